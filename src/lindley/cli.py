@@ -1,0 +1,314 @@
+"""The command ``lindley``. Heavy imports wait until a command needs them, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from lindley import __version__
+from lindley.errors import LindleyError
+
+if TYPE_CHECKING:
+    from lindley.experiment.results import Results
+
+__all__ = ["app", "main"]
+
+WIDTH_IN_A_PIPE = 120
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Feature-based likelihood ratios for forensic source comparison.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Named data sets: list them, or write one to a CSV file.")
+app.add_typer(data_app, name="data")
+
+
+class TransformKind(StrEnum):
+    """How measurements are transformed before anything else."""
+
+    none = "none"
+    log10 = "log10"
+    ln = "ln"
+
+
+TABLE = "Reading a table"
+SourceColumn = Annotated[
+    str | None,
+    typer.Option(help="The column that names the source. Default: the column called 'source'.", rich_help_panel=TABLE),
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(help="Sources of one group are never split apart (two windows of a vehicle).", rich_help_panel=TABLE),
+]
+InstanceColumn = Annotated[
+    str | None,
+    typer.Option(help="The column that numbers the measurements of a source.", rich_help_panel=TABLE),
+]
+FeatureColumns = Annotated[
+    str | None,
+    typer.Option(help="Use these columns as features, and no others: A,B,…", rich_help_panel=TABLE),
+]
+IgnoreColumns = Annotated[str | None, typer.Option(help="Leave these columns out: A,B,…", rich_help_panel=TABLE)]
+TransformOption = Annotated[
+    TransformKind | None, typer.Option(help="Take the logarithm of every feature.", rich_help_panel=TABLE)
+]
+ReferenceColumn = Annotated[
+    str | None,
+    typer.Option(help="Divide every feature by this column before the logarithm (Si28).", rich_help_panel=TABLE),
+]
+Sheet = Annotated[
+    str | None, typer.Option(help="The sheet of an .xlsx file. Default: the first.", rich_help_panel=TABLE)
+]
+AllowDuplicates = Annotated[
+    bool,
+    typer.Option(
+        "--allow-duplicates",
+        help="Accept identical rows of one source, with a warning.",
+        rich_help_panel=TABLE,
+    ),
+]
+
+
+def main() -> None:
+    """Run the command; what a user can mend is told in plain words, with exit status 2."""
+    try:
+        with _plain_warnings():
+            app()
+    except LindleyError as error:
+        _stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        _stderr().print("Interrupted; nothing was written.")
+        sys.exit(130)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"lindley {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def check(
+    table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
+    source_column: SourceColumn = None,
+    group_column: GroupColumn = None,
+    instance_column: InstanceColumn = None,
+    feature_columns: FeatureColumns = None,
+    ignore_columns: IgnoreColumns = None,
+    transform: TransformOption = None,
+    reference_column: ReferenceColumn = None,
+    sheet: Sheet = None,
+    allow_duplicates: AllowDuplicates = False,
+    strict: Annotated[bool, typer.Option("--strict", help="End with status 1 if there are warnings.")] = False,
+) -> None:
+    """Check a table: everything that is wrong or odd with it, and a summary.
+
+    Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
+    """
+    from lindley.data.findings import exit_status, render_findings
+    from lindley.data.summary import render_summary
+    from lindley.experiment.config import DataConfig
+
+    config = DataConfig(
+        data=table,
+        **_data_options(
+            source_column, group_column, instance_column, feature_columns, ignore_columns,
+            transform, reference_column, sheet, allow_duplicates,
+        ),
+    )  # fmt: skip
+    examination = config.examine()
+    if examination.summary is not None:
+        typer.echo(render_summary(examination.summary))
+    if examination.findings:
+        typer.echo(render_findings(examination.findings))
+    else:
+        typer.echo("No problems found.")
+    raise typer.Exit(exit_status(examination.findings, strict))
+
+
+@app.command()
+def run(
+    experiment: Annotated[
+        str, typer.Argument(help="A built-in experiment (demo) or a YAML file; options replace its values.")
+    ] = "demo",
+    data: Annotated[
+        str | None, typer.Option(help="A named data set (see 'lindley data list'), or a CSV or .xlsx file.")
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Models, comma-separated: tlm or tlm-kde, each with +logistic, +kde, +pav, +elub, +iv "
+            "appended in order, and quantile: or yeo-johnson: in front. Example: tlm+logistic+elub"
+        ),
+    ] = None,
+    splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.json. Default: results/EXPERIMENT-DATA.")] = None,
+    source_column: SourceColumn = None,
+    group_column: GroupColumn = None,
+    instance_column: InstanceColumn = None,
+    feature_columns: FeatureColumns = None,
+    ignore_columns: IgnoreColumns = None,
+    transform: TransformOption = None,
+    reference_column: ReferenceColumn = None,
+    sheet: Sheet = None,
+    allow_duplicates: AllowDuplicates = False,
+) -> None:
+    """Run an experiment: split the sources again and again, fit, calibrate, evaluate, and compare the models."""
+    from lindley.experiment.config import load_experiment
+
+    data_options = _data_options(
+        source_column, group_column, instance_column, feature_columns, ignore_columns,
+        transform, reference_column, sheet, allow_duplicates,
+    )  # fmt: skip
+    overrides: dict[str, dict[str, Any]] = {
+        "data": {**({"data": data} if data is not None else {}), **data_options},
+        "protocol": {k: v for k, v in (("splits", splits), ("seed", seed)) if v is not None},
+        "experiment": {"models": _names(models)} if models is not None else {},
+    }
+    config = load_experiment(experiment, overrides)
+    table = config.data.load()
+    for finding in table.findings:
+        _stderr().print(f"[yellow]{finding.level}:[/] {escape(str(finding))}", soft_wrap=True, highlight=False)
+
+    from lindley.experiment.runner import run_experiment  # brings torch
+
+    with _progress() as progress:
+        results = run_experiment(config, table, progress)
+    folder = out if out is not None else Path("results") / f"{config.name}-{table.name}"
+    path = results.write(folder)
+    _print_table(results)
+    typer.echo(f"\nResults: {path}")
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """The named data sets: what they hold, their terms, and where they are found."""
+    from lindley.data.datasets import list_datasets
+
+    for info in list_datasets():
+        typer.echo(f"{info.name}\n    {info.description} {info.size}\n    Terms: {info.terms}\n    {info.where}")
+
+
+@data_app.command("export")
+def data_export(
+    name: Annotated[str, typer.Argument(help="A named data set, see 'lindley data list'.")],
+    out: Annotated[Path | None, typer.Option(help="The CSV file to write. Default: NAME.csv.")] = None,
+) -> None:
+    """Write a named data set to a CSV file."""
+    from lindley.data.datasets import load_dataset
+    from lindley.data.export import export_csv
+
+    table = load_dataset(name)
+    path = out if out is not None else Path(f"{name}.csv")
+    export_csv(table, path)
+    typer.echo(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _data_options(
+    source_column: str | None,
+    group_column: str | None,
+    instance_column: str | None,
+    feature_columns: str | None,
+    ignore_columns: str | None,
+    transform: TransformKind | None,
+    reference_column: str | None,
+    sheet: str | None,
+    allow_duplicates: bool,
+) -> dict[str, Any]:
+    """The options that were given, by the names of `DataConfig`."""
+    options = {
+        "source_column": source_column,
+        "group_column": group_column,
+        "instance_column": instance_column,
+        "feature_columns": _names(feature_columns) if feature_columns is not None else None,
+        "ignore_columns": _names(ignore_columns) if ignore_columns is not None else None,
+        "transform": transform.value if transform is not None else None,
+        "reference_column": reference_column,
+        "sheet": sheet,
+        "allow_duplicates": allow_duplicates or None,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _stderr() -> Console:
+    return Console(stderr=True)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as one plain line each, without the place in the code."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        _stderr().print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True, highlight=False)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A bar on a terminal; in a pipe, a line for every model that starts."""
+    console = _stderr()
+    if not console.is_terminal:
+        yield lambda doing, done: None if done >= 1 else console.print(doing, soft_wrap=True, highlight=False)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda doing, done: bar.update(task, description=escape(doing), completed=done)
+
+
+def _print_table(results: Results) -> None:
+    from rich.table import Table as RichTable
+
+    protocol, table = results.experiment.protocol, results.table
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH_IN_A_PIPE)
+    shown = RichTable(
+        title=f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
+        f"{protocol.splits} splits, seed {protocol.seed}",
+        caption="Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
+        "calibration would leave.",
+    )
+    shown.add_column("model", no_wrap=True)
+    for column in ("test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for row in results.rows():
+        shown.add_row(*map(escape, row))
+    console.print(shown)

@@ -1,0 +1,37 @@
+"""Evaluation: metrics, the data of plots, confidence intervals, and more pairs than memory holds."""
+
+from lindley.evaluation.bootstrap import Interval, bootstrap
+from lindley.evaluation.curves import ece, histogram, pav_curve, tippett
+from lindley.evaluation.metrics import (
+    cllr,
+    cllr_cal,
+    cllr_different,
+    cllr_min,
+    cllr_same,
+    devpav,
+    eer,
+    misleading_different,
+    misleading_same,
+    summary,
+)
+from lindley.evaluation.streaming import compress
+
+__all__ = [
+    "Interval",
+    "bootstrap",
+    "cllr",
+    "cllr_cal",
+    "cllr_different",
+    "cllr_min",
+    "cllr_same",
+    "compress",
+    "devpav",
+    "ece",
+    "eer",
+    "histogram",
+    "misleading_different",
+    "misleading_same",
+    "pav_curve",
+    "summary",
+    "tippett",
+]

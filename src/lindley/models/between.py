@@ -1,0 +1,166 @@
+r"""How sources scatter: the law of a source's mean, per axis, and what it makes of a pair.
+
+All laws here see instances in a basis where covariances are diagonal. A trace is the mean x of M instances, with
+variance d = var_within_trace / M per axis; a ref is the mean y of N instances, with e = var_within_ref / N. Shapes
+carry a leading run dimension: x is (run, traces, axis), y is (run, refs, axis), d and e broadcast to (run, 1, axis).
+
+Every law gives
+
+    ln_marginal(x, d)     ln p(x)                  (run, traces)
+    ln_joint(x, y, d, e)  ln p(x, y | one source)  (run, traces, refs)
+    ln_lr(x, y, d, e)     ln p(x, y | one source) − ln p(x) − ln p(y)
+
+for all pairs at once, as matrix products: memory is traces × refs, never traces × refs × axes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Between", "KernelBetween", "NormalBetween"]
+
+LN_2PI = math.log(2 * math.pi)
+UNDERFLOW = 1e-280
+"""A sum of products of exponentials below this may have lost terms; it is redone by an exact log-sum-exp."""
+PAIRS_PER_REDO = 1 << 16
+
+
+class Between(Protocol):
+    """The contract of a between-source law."""
+
+    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
+        """ln p(x), (run, traces)."""
+        ...
+
+    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """ln p(x, y | one source), (run, traces, refs)."""
+        ...
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """ln LR of all pairs, (run, traces, refs)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NormalBetween:
+    """Source means are N(mean, var) per axis: Lindley's normal–normal model."""
+
+    mean: Tensor  # (run, 1, axis)
+    var: Tensor  # b (run, 1, axis)
+
+    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
+        """ln N(x; μ, b + d)."""
+        total = self.var + d
+        return -0.5 * ((x - self.mean) ** 2 / total + total.log() + LN_2PI).sum(-1)
+
+    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """ln N((x, y); (μ, μ), [[b + d, b], [b, b + e]])."""
+        b = self.var
+        delta = b * d + b * e + d * e
+        x, y = x - self.mean, y - self.mean
+        rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
+        columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
+        return _coupled(x * (b / delta), y, rows, columns)
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """½ Σ ln[(b+d)(b+e)/Δ] − ½ Σ x̃² b²/((b+d)Δ) − ½ Σ ỹ² b²/((b+e)Δ) + Σ x̃ (b/Δ) ỹ.
+
+        x̃ and ỹ are deviations from the mean and Δ = bd + be + de. Only the last term couples a pair.
+        """
+        b = self.var
+        delta = b * d + b * e + d * e
+        x, y = x - self.mean, y - self.mean
+        rows = 0.5 * (((b + d) * (b + e) / delta).log() - x**2 * b**2 / ((b + d) * delta)).sum(-1)
+        columns = -0.5 * (y**2 * b**2 / ((b + e) * delta)).sum(-1)
+        return _coupled(x * (b / delta), y, rows, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelBetween:
+    """Source means are a mixture Σ_k w_k N(μ_k, var): a kernel density over training sources, or known batches.
+
+    With Δ = bd + be + de, summed over axes,
+
+        ln p(x, y) = −½ Σ [x² (b+e) + y² (b+d) − 2xyb]/Δ − ½ Σ ln[(2π)² Δ]
+                     + ln Σ_k w_k exp(A_xk + B_yk − ½ Σ μ_k² (d+e)/Δ)
+        A_xk = Σ x μ_k e/Δ,  B_yk = Σ y μ_k d/Δ
+
+    so the sum over kernels is a product of two matrices of exponentials, each scaled by its row's maximum. No term
+    divides by b, so an axis without any between variance is fine. Where the product falls below `UNDERFLOW` the
+    terms it lost could matter, and those pairs are summed again by an exact log-sum-exp.
+    """
+
+    centres: Tensor  # μ_k (run, kernel, axis)
+    var: Tensor  # b (run, 1, axis)
+    ln_weights: Tensor  # ln w_k (run, kernel); −inf for padding
+
+    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
+        """ln Σ_k w_k N(x; μ_k, b + d)."""
+        total = self.var + d
+        exponent = (x / total) @ self.centres.mT  # (run, traces, kernel)
+        exponent += (self.ln_weights - 0.5 * (self.centres**2 / total).sum(-1))[..., None, :]
+        rows = -0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
+        return rows + torch.logsumexp(exponent, -1)
+
+    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """The formula of the class."""
+        pair, a, c = self._terms(x, y, d, e)
+        ln_sum, lost = _ln_product(a, c)
+        return pair + _redo(ln_sum, lost, a, c)
+
+    def ln_joint_bounds(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        """A lower and an upper bound of `ln_joint`, at the price of a product: equal where nothing underflowed.
+
+        The lower bound is −inf where terms were lost; the upper one is `UNDERFLOW` times the largest exponentials.
+        """
+        pair, a, c = self._terms(x, y, d, e)
+        ln_sum, lost = _ln_product(a, c)
+        upper = pair + ln_sum
+        return torch.where(lost, -torch.inf, upper), upper
+
+    def _terms(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All but the sum (run, traces, refs), and A and B with half of the kernels' own exponent each."""
+        b, mu = self.var, self.centres
+        delta = b * d + b * e + d * e
+        rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
+        columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
+        kernel = self.ln_weights - 0.5 * ((d + e) / delta * mu**2).sum(-1)  # (run, kernel)
+        a = (x * (e / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
+        c = (y * (d / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
+        return _coupled(x * (b / delta), y, rows, columns), a, c
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """ln p(x, y) − ln p(x) − ln p(y)."""
+        return self.ln_joint(x, y, d, e) - self.ln_marginal(x, d)[..., :, None] - self.ln_marginal(y, e)[..., None, :]
+
+
+def _coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """x yᵀ + rows + columns as one matrix product, so that the (traces, refs) result is written once."""
+    ones_x, ones_y = torch.ones_like(x[..., :1]), torch.ones_like(y[..., :1])
+    left = torch.cat([x, rows[..., None], ones_x], -1)
+    right = torch.cat([y, ones_y, columns[..., None]], -1)
+    return left @ right.mT
+
+
+def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel), and where it underflowed."""
+    a_max, c_max = a.amax(-1, keepdim=True).detach(), c.amax(-1, keepdim=True).detach()
+    total = torch.exp(a - a_max) @ torch.exp(c - c_max).mT
+    return total.clamp_min(UNDERFLOW).log() + a_max + c_max.mT, total < UNDERFLOW
+
+
+def _redo(ln_sum: Tensor, lost: Tensor, a: Tensor, c: Tensor) -> Tensor:
+    """The sums that underflowed once more, term by term."""
+    where = lost.nonzero(as_tuple=True)
+    if len(where[0]) == 0:
+        return ln_sum
+    redone = [
+        torch.logsumexp(a[run, i] + c[run, j], -1)
+        for run, i, j in zip(*(torch.split(index, PAIRS_PER_REDO) for index in where), strict=True)
+    ]
+    return ln_sum.index_put(where, torch.cat(redone))

@@ -1,0 +1,36 @@
+"""The true LR of the simulated population: the floor that no model beats on average."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+import torch
+
+from lindley.data.scaling import Scaling
+from lindley.data.simulated import GlassPopulation
+from lindley.models.between import KernelBetween
+from lindley.models.scale import ScaleMixture, inverse_gamma_nodes
+from lindley.models.two_level import TwoLevel
+
+__all__ = ["oracle"]
+
+
+def oracle(population: GlassPopulation, scaling: Scaling) -> TwoLevel:
+    """A two-level model that knows the population, for values standardised by ``scaling``.
+
+    LR = ∫ p(x, y | τ) π(τ) dτ / (∫ p(x | τ) π(τ) dτ · ∫ p(y | τ) π(τ) dτ), with the batches as kernels of covariance κB
+    and one scatter τ per source. It is exact for one trace instance against one ref instance. For means of more
+    instances it is the true LR of those means; the spread of the instances around them would tell a little more of τ.
+    """
+    var_between, basis = scipy.linalg.eigh(population.between, population.within)
+    # Standardised z = (x − m)/s, so x A = (z + m/s) · diag(s) A.
+    projection = torch.from_numpy(scaling.sd[:, None] * basis)[None]
+    centre = torch.from_numpy(-scaling.mean / scaling.sd)[None, None]
+    ones = torch.ones((1, 1, len(var_between)), dtype=torch.float64)
+    batches = KernelBetween(
+        centres=torch.from_numpy(population.batch_means @ basis)[None],
+        var=torch.from_numpy(population.batch_share * var_between)[None, None],
+        ln_weights=torch.from_numpy(np.log(population.batch_weights))[None],
+    )
+    ln_scales, ln_weights = inverse_gamma_nodes(population.shape, population.scale, len(var_between))
+    return TwoLevel(centre, projection, ones, ones, ScaleMixture(batches, ln_scales, ln_weights))
