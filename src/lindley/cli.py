@@ -55,7 +55,7 @@ InstanceColumn = Annotated[
     str | None,
     typer.Option(help="The column that numbers the measurements of a source.", rich_help_panel=TABLE),
 ]
-FeatureColumns = Annotated[
+IncludeColumns = Annotated[
     str | None,
     typer.Option(help="Use these columns as features, and no others: A,B,…", rich_help_panel=TABLE),
 ]
@@ -114,7 +114,7 @@ def check(
     source_column: SourceColumn = None,
     group_column: GroupColumn = None,
     instance_column: InstanceColumn = None,
-    feature_columns: FeatureColumns = None,
+    include_columns: IncludeColumns = None,
     ignore_columns: IgnoreColumns = None,
     transform: TransformOption = None,
     reference_column: ReferenceColumn = None,
@@ -133,7 +133,7 @@ def check(
     config = DataConfig(
         data=table,
         **_data_options(
-            source_column, group_column, instance_column, feature_columns, ignore_columns,
+            source_column, group_column, instance_column, include_columns, ignore_columns,
             transform, reference_column, sheet, allow_duplicates,
         ),
     )  # fmt: skip
@@ -168,7 +168,7 @@ def run(
     source_column: SourceColumn = None,
     group_column: GroupColumn = None,
     instance_column: InstanceColumn = None,
-    feature_columns: FeatureColumns = None,
+    include_columns: IncludeColumns = None,
     ignore_columns: IgnoreColumns = None,
     transform: TransformOption = None,
     reference_column: ReferenceColumn = None,
@@ -179,7 +179,7 @@ def run(
     from lindley.experiment.config import load_experiment
 
     data_options = _data_options(
-        source_column, group_column, instance_column, feature_columns, ignore_columns,
+        source_column, group_column, instance_column, include_columns, ignore_columns,
         transform, reference_column, sheet, allow_duplicates,
     )  # fmt: skip
     overrides: dict[str, dict[str, Any]] = {
@@ -234,7 +234,7 @@ def _data_options(
     source_column: str | None,
     group_column: str | None,
     instance_column: str | None,
-    feature_columns: str | None,
+    include_columns: str | None,
     ignore_columns: str | None,
     transform: TransformKind | None,
     reference_column: str | None,
@@ -246,7 +246,7 @@ def _data_options(
         "source_column": source_column,
         "group_column": group_column,
         "instance_column": instance_column,
-        "feature_columns": _names(feature_columns) if feature_columns is not None else None,
+        "include_columns": _names(include_columns) if include_columns is not None else None,
         "ignore_columns": _names(ignore_columns) if ignore_columns is not None else None,
         "transform": transform.value if transform is not None else None,
         "reference_column": reference_column,

@@ -16,9 +16,7 @@ NAMES = list(CALIBRATIONS)
 MONOTONE = ["logistic", "pav", "elub", "iv"]
 
 # coarse values make ties between the hypotheses likely; a few are extreme
-VALUE = st.one_of(
-    st.integers(-30, 30).map(lambda k: k / 10), st.floats(-8, 8), st.sampled_from([-1e6, 1e4, 1e6])
-)
+VALUE = st.one_of(st.integers(-30, 30).map(lambda k: k / 10), st.floats(-8, 8), st.sampled_from([-1e6, 1e4, 1e6]))
 
 
 def sides(low: int = 1, high: int = 12) -> st.SearchStrategy[np.ndarray]:
@@ -82,9 +80,7 @@ def test_a_weight_of_two_is_a_pair_twice(name):
     same, different = np.round(rng.normal(1, 1, 40), 1), np.round(rng.normal(-1, 1, 90), 1)
     times_same, times_different = rng.integers(0, 4, 40), rng.integers(0, 4, 90)
     weighted = CALIBRATIONS[name].fit(LLRs(same, different, times_same, times_different))
-    repeated = CALIBRATIONS[name].fit(
-        LLRs(np.repeat(same, times_same), np.repeat(different, times_different))
-    )
+    repeated = CALIBRATIONS[name].fit(LLRs(np.repeat(same, times_same), np.repeat(different, times_different)))
     llr = np.linspace(-4, 4, 200)
     np.testing.assert_allclose(weighted(llr), repeated(llr), rtol=1e-9, atol=1e-9)
 
@@ -119,9 +115,7 @@ def test_empty_chain_is_the_identity_on_a_copy():
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(
-        LindleyError, match=r"unknown calibration logit; known are logistic, kde, pav, elub, iv"
-    ):
+    with pytest.raises(LindleyError, match=r"unknown calibration logit; known are logistic, kde, pav, elub, iv"):
         fit_chain(["elub", "logit"], example())
 
 

@@ -76,9 +76,7 @@ def test_calibration_equals_scikit_learns_isotonic_regression(misleading):
     oracle = IsotonicRegression(out_of_bounds="clip").fit(x, y, weight)
     llr = np.linspace(-6, 6, 1001)
     p = oracle.predict(llr)
-    np.testing.assert_allclose(
-        Pav.fit(LLRs(same, different), misleading)(llr), np.log10(p / (1 - p)), atol=1e-9
-    )
+    np.testing.assert_allclose(Pav.fit(LLRs(same, different), misleading)(llr), np.log10(p / (1 - p)), atol=1e-9)
 
 
 def test_finite_for_separated_llrs():
@@ -96,9 +94,7 @@ def test_digits_of_a_large_lr_are_kept():
 
 
 def test_pairs_of_weight_zero_are_not_there():
-    with_zero = LLRs(
-        np.array([1.0, 7.0]), np.array([-9.0, -1.0, 0.5]), np.array([1.0, 0]), np.array([0, 1.0, 1])
-    )
+    with_zero = LLRs(np.array([1.0, 7.0]), np.array([-9.0, -1.0, 0.5]), np.array([1.0, 0]), np.array([0, 1.0, 1]))
     without = LLRs(np.array([1.0]), np.array([-1.0, 0.5]))
     for name in ("lower", "upper", "same", "different", "llr"):
         np.testing.assert_array_equal(getattr(pav(with_zero), name), getattr(pav(without), name))

@@ -56,10 +56,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     texts = {}
     for name, rows in (("training.csv", training), ("duplo.csv", duplo), ("triplo.csv", triplo)):
         lines = ['"id","Item","Piece",' + ",".join(f"El{k}" for k in range(10))]
-        lines += [
-            f'"{n + 1}",{i},{p},' + ",".join(map(str, values))
-            for n, ((i, p), values) in enumerate(rows.items())
-        ]
+        lines += [f'"{n + 1}",{i},{p},' + ",".join(map(str, values)) for n, ((i, p), values) in enumerate(rows.items())]
         texts[name] = ("\n".join(lines) + "\n").encode()
     sums = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     monkeypatch.setattr(nfi_glass, "FILES", sums)
@@ -90,9 +87,7 @@ def test_sources_that_share_a_row_are_one(published: dict[str, bytes], tmp_path:
         ("note", "merged-sources", "triplo.csv"),
         ("note", "dropped-copy", "triplo.csv"),
     ]
-    assert "validation-3 repeats training-7 (training.csv, row 22): one source, training-6" in str(
-        table.findings[0]
-    )
+    assert "validation-3 repeats training-7 (training.csv, row 22): one source, training-6" in str(table.findings[0])
     assert table.findings[3].rows == (13,)
 
 
@@ -190,9 +185,7 @@ def test_a_file_of_another_size_gives_a_warning(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(
-        LindleyError, match=r"no data set 'nfi_glas'\. Did you mean 'nfi-glass'\? Choose glass-simul"
-    ):
+    with pytest.raises(LindleyError, match=r"no data set 'nfi_glas'\. Did you mean 'nfi-glass'\? Choose glass-simul"):
         load_dataset("nfi_glas")
     with pytest.raises(LindleyError, match=r"'x'\. Choose"):
         load_dataset("x")
@@ -206,9 +199,13 @@ def test_the_list_says_where_each_is_or_how_to_get_it(cache: Path) -> None:
     assert "onze_vowels.csv" in listed["onze-vowels"].where
     assert all(info.terms and info.citation and info.description and info.where for info in listed.values())
     put(cache / "onze_vowels", {"onze_vowels.csv": b""})
-    assert {info.name: info.where for info in list_datasets()}[
-        "onze-vowels"
-    ] == f"found in {cache / 'onze_vowels'}"
+    assert {info.name: info.where for info in list_datasets()}["onze-vowels"] == f"found in {cache / 'onze_vowels'}"
+
+
+def test_the_simulated_glass_has_the_size_that_is_listed() -> None:
+    info = next(info for info in list_datasets() if info.name == "glass-simulated")
+    table = load_dataset("glass-simulated")
+    assert (len(table.sources), len(table.features)) == (info.sources, info.features)
 
 
 @needs_real_tables
@@ -217,9 +214,7 @@ def test_nfi_glass_merges_what_is_known_to_be_filed_twice() -> None:
     assert len(table.sources) == 976
     assert table.values.shape == (1977 + 640 + 960 - 11, 10)
     assert len(np.unique(table.values, axis=0)) == len(table.values)
-    merged = [
-        str(finding).split(": ", 1)[1] for finding in table.findings if finding.code == "merged-sources"
-    ]
+    merged = [str(finding).split(": ", 1)[1] for finding in table.findings if finding.code == "merged-sources"]
     assert [text.split(" (")[0] for text in merged] == [
         "training-460 repeats training-130",
         "validation-127 repeats training-459",
@@ -249,9 +244,7 @@ def test_nfi_glass_is_found_directly_in_a_folder_too(tmp_path: Path) -> None:
     ("name", "rows", "sources", "groups", "features"),
     [("fiu-vehicle-glass", 6831, 759, 565, 15), ("onze-vowels", 2808, 468, 468, 20)],
 )
-def test_real_tables_have_their_known_size(
-    name: str, rows: int, sources: int, groups: int, features: int
-) -> None:
+def test_real_tables_have_their_known_size(name: str, rows: int, sources: int, groups: int, features: int) -> None:
     table = load_dataset(name)
     assert table.values.shape == (rows, features)
     assert (len(table.sources), len(set(table.group.tolist()))) == (sources, groups)

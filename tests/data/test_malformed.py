@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openpyxl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lindley.data import Columns, Finding, TableError, Transform, examine_table, exit_status, read_table
 
@@ -26,9 +29,7 @@ def good() -> list[Row]:
     rows: list[Row] = [["source", "instance", "K39", "Ti49"]]
     for s in range(8):
         for i in range(3):
-            rows.append(
-                [f"S{s + 1}", str(i + 1), f"{2 + 0.31 * s + 0.017 * i:.3f}", f"{5 - 0.2 * s + 0.013 * i:.3f}"]
-            )
+            rows.append([f"S{s + 1}", str(i + 1), f"{2 + 0.31 * s + 0.017 * i:.3f}", f"{5 - 0.2 * s + 0.013 * i:.3f}"])
     return rows
 
 
@@ -103,9 +104,7 @@ CASES = [
     Case("empty", "empty-file", b"", ("glass.csv", "empty")),
     Case("only a byte-order mark", "empty-file", b"\xef\xbb\xbf", ("empty",)),
     Case("only line ends", "empty-file", b"\r\n\r\n", ("empty",)),
-    Case(
-        "only a header", "empty-table", csv_bytes(good()[:1]), ("no measurement", "one row per measurement")
-    ),
+    Case("only a header", "empty-table", csv_bytes(good()[:1]), ("no measurement", "one row per measurement")),
     Case("header and blank rows", "empty-table", csv_bytes(good()[:1]) + b",,,\n\n", ("no measurement",)),
     Case("old xls", "unread-format", b"\xd0\xcf\x11\xe0rest", (".xls", "save it as .xlsx"), file="glass.xls"),
     Case("open document", "unread-format", b"PK\x03\x04", (".ods", "CSV UTF-8"), file="glass.ods"),
@@ -143,9 +142,7 @@ CASES = [
         ("not that of an Excel", ".csv"),
         file="glass.xlsx",
     ),
-    Case(
-        "xls named xlsx", "corrupt-workbook", b"\xd0\xcf\x11\xe0", ("old .xls", "password"), file="glass.xlsx"
-    ),
+    Case("xls named xlsx", "corrupt-workbook", b"\xd0\xcf\x11\xe0", ("old .xls", "password"), file="glass.xlsx"),
     Case(
         "no such sheet",
         "missing-sheet",
@@ -371,9 +368,7 @@ CASES = [
         tuple(range(2, 26)),
         "Pb208",
     ),
-    Case(
-        "nan", "not-finite", csv_bytes(spoilt(put(9, 3, "NaN"))), ("row 9", "'NaN'", "finite"), (9,), "Ti49"
-    ),
+    Case("nan", "not-finite", csv_bytes(spoilt(put(9, 3, "NaN"))), ("row 9", "'NaN'", "finite"), (9,), "Ti49"),
     Case("inf", "not-finite", csv_bytes(spoilt(put(9, 3, "-inf"))), ("row 9", "'-inf'"), (9,), "Ti49"),
     Case("overflow", "not-finite", csv_bytes(spoilt(put(9, 3, "1e999"))), ("row 9", "'1e999'"), (9,), "Ti49"),
     Case(
@@ -635,9 +630,7 @@ CASES = [
     Case(
         "number of a fragment, measured twice",
         "looks-like-instance",
-        csv_bytes(
-            [["source", "fragment", "K39"], *([n // 4, n % 4 // 2 + 1, 2 + 0.07 * n] for n in range(32))]
-        ),
+        csv_bytes([["source", "fragment", "K39"], *([n // 4, n % 4 // 2 + 1, 2 + 0.07 * n] for n in range(32))]),
         ("column 'fragment'", "the same 1 to 2 within every source"),
         (),
         "fragment",
@@ -830,3 +823,27 @@ def test_two_thousand_bad_cells_are_one_finding(tmp_path: Path) -> None:
     finding = only(examine_table(path).findings, "not-a-number")
     assert len(finding.rows) == 1999
     assert "rows 2, 3, 4 and 1996 more, column 'K39'" in str(finding)
+
+
+WORKBOOK = xlsx_bytes(typed())  # once: a workbook holds the time of its making
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_content_makes_the_examination_itself_fail(data: st.DataObject, tmp_path: Path) -> None:
+    """Cut, overwrite and repeat parts of good files at random: there is a table, or an error that says why."""
+    ending = data.draw(st.sampled_from(["csv", "xlsx"]))
+    delimiter = data.draw(st.sampled_from([",", ";", "\t"]))
+    content = bytearray(csv_bytes(good(), delimiter) if ending == "csv" else WORKBOOK)
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(content)))
+        length = data.draw(st.sampled_from([0, 1, 5, 100]))
+        filling = st.sampled_from([b"", b'"', b"\n", b",", b";", b"\t", b"0", b"-", b"1,5", b"nan", b"\xff"])
+        content[start : start + length] = data.draw(st.one_of(filling, st.binary(max_size=3)))
+    path = tmp_path / f"glass.{ending}"
+    path.write_bytes(content)
+    transform = data.draw(st.sampled_from([Transform(), Transform("log10"), Transform("ln", "K39")]))
+    examined = examine_table(path, transform=transform)
+    assert (examined.table is None) == (exit_status(examined.findings) == 2)
+    if examined.table is not None:
+        assert np.isfinite(examined.table.values).all()

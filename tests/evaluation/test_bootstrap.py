@@ -30,9 +30,7 @@ def repeated(llr, trace_source, ref_source, times):
 @pytest.mark.parametrize("metric", [cllr, cllr_min, eer])
 def test_weights_are_copies_of_pairs(metric):
     rng = np.random.default_rng(0)
-    trace_source = np.array(
-        [0, 0, 1, 2, 3, 3]
-    )  # several traces of one source, and sources with one side only
+    trace_source = np.array([0, 0, 1, 2, 3, 3])  # several traces of one source, and sources with one side only
     ref_source = np.array([3, 2, 1, 0, 4])
     llr = np.round(rng.normal(size=(6, 5)), 1)
     pairs = _Pairs.of(llr, trace_source, ref_source)

@@ -15,11 +15,12 @@ from scipy.special import logsumexp
 
 from lindley.data.splits import Part, Side
 from lindley.errors import LindleyError
-from lindley.llrs import LN10
+from lindley.evaluation import cllr, cllr_min, compress
+from lindley.llrs import LN10, LLRs
 from lindley.models import two_level
 from lindley.models.classical import Moments, fit_classical
 from lindley.models.shrinkage import ShrinkageWarning
-from lindley.models.two_level import score, score_blocks
+from lindley.models.two_level import score
 from tests.models import dense
 
 Floats = NDArray[np.float64]
@@ -169,17 +170,29 @@ def _single(model: two_level.TwoLevel, trace: Side, i: int, ref: Side, j: int) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_blocks_cover_every_pair_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     part, other = sources(1, 40, 2, 3), sources(2, 31, np.arange(31) % 3 + 1, 3)
     model = fit_classical([part], kind)  # type: ignore[arg-type]
     (whole,) = score(model, [other.trace], [other.ref])
     monkeypatch.setattr(two_level, "BLOCK_PAIRS", 50)
-    seen = np.full(whole.shape, np.nan)
-    for block in score_blocks(model, other.trace, other.ref):
-        assert block.llr.size <= 50
-        assert np.isnan(seen[np.ix_(block.rows, block.columns)]).all()
-        seen[np.ix_(block.rows, block.columns)] = block.llr
-    np.testing.assert_allclose(seen, whole, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(score(model, [other.trace], [other.ref])[0], whole, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streaming_over_parts_of_the_sides(kind: str) -> None:
+    """Metrics of a compressed stream of blocks are those of the whole matrix."""
+    part, other = sources(1, 60, 2, 3), sources(2, 90, np.arange(90) % 3 + 1, 3)
+    model = fit_classical([part], kind)  # type: ignore[arg-type]
+    trace, ref = other.trace, other.ref
+    (whole,) = score(model, [trace], [ref])
+    dense_llrs = LLRs.from_matrix(whole, trace.source, ref.source)
+
+    def block(rows: slice, columns: slice) -> Floats:
+        return score(model, [trace[rows]], [ref[columns]])[0]
+
+    streamed = compress(block, trace.source, ref.source, tile=32)
+    assert cllr(streamed) == pytest.approx(cllr(dense_llrs), rel=1e-6)
+    assert cllr_min(streamed) == pytest.approx(cllr_min(dense_llrs), rel=1e-9)
 
 
 @settings(max_examples=25)
@@ -270,5 +283,3 @@ def test_wrong_number_of_runs() -> None:
     other = sources(2, 4, 2, 2)
     with pytest.raises(ValueError, match="a model of 2 runs got 1"):
         score(model, [other.trace], [other.ref])
-    with pytest.raises(ValueError, match="one run"):
-        next(score_blocks(model, other.trace, other.ref))

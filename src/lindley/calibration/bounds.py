@@ -129,9 +129,7 @@ def iv(llrs: LLRs, step: float = 0.001, extremes: tuple[float, float] = (-20.0, 
     return min(float(lower), 0.0), max(float(upper), 0.0)
 
 
-def _range(
-    same: Floats, different: Floats, weight_same: Floats, weight_different: Floats
-) -> tuple[float, float]:
+def _range(same: Floats, different: Floats, weight_same: Floats, weight_different: Floats) -> tuple[float, float]:
     values = np.concatenate([same[weight_same > 0], different[weight_different > 0]])
     return float(values.min()), float(values.max())
 

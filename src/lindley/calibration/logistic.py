@@ -34,8 +34,7 @@ class Logistic:
     shift being what the map adds, in log10 units, to the mean of the two hypotheses' mean LLRs. Perfectly
     separated LLRs would otherwise have an infinite slope, and saturated ones no definite intercept. The prior
     is zero where the map changes nothing, so that a fit never has a larger Cllr than the (clipped) LLRs it
-    was made on, and it is as weak as a single pair: with a few hundred pairs it moves the slope by about
-    1e-4.
+    was made on. It is weak: with a few hundred overlapping pairs it moves the slope by less than 1e-3.
 
     Where the best slope is negative, the LLRs are worthless and every output is 0 (slope 0, intercept 0).
     """

@@ -112,7 +112,7 @@ def check_rows(data: Measurements, *, allow_duplicates: bool) -> list[Finding]:
     copies: list[tuple[int, int, str]] = []
     if not data.features:
         return []
-    values = np.ascontiguousarray(data.raw + 0.0)  # −0.0 becomes 0.0
+    values = np.ascontiguousarray(data.raw + 0.0)  # a −0.0 becomes 0.0
     usable = np.asarray(np.isfinite(values).all(axis=1))
     for row, ok, record, source in zip(data.rows, usable, values, data.labels.source.tolist(), strict=True):
         if not ok:

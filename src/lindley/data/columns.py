@@ -42,9 +42,7 @@ class Roles:
 def assign_roles(grid: Grid, columns: Columns, reference: str | None) -> tuple[Roles, list[Finding]]:
     """Give every column its part, or say which name is not there, or asked to play two parts."""
     findings = _unknown_names(grid, columns, reference) + _double_parts(columns, reference)
-    taken = {
-        name for name in (columns.source, columns.group, columns.instance, reference) if name is not None
-    }
+    taken = {name for name in (columns.source, columns.group, columns.instance, reference) if name is not None}
     spoken_for = taken.union(columns.include, columns.ignore)
     places: dict[str, int | None] = {}
     for role in ("source", "group", "instance"):
@@ -66,9 +64,7 @@ def assign_roles(grid: Grid, columns: Columns, reference: str | None) -> tuple[R
     if columns.include:
         features = [place for place in rest if grid.header[place] in columns.include]
         left_out = [
-            grid.header[place]
-            for place in rest
-            if grid.header[place] not in {*columns.include, *columns.ignore}
+            grid.header[place] for place in rest if grid.header[place] not in {*columns.include, *columns.ignore}
         ]
         if left_out:
             message = f"left out, as it is not among the included features: {listing(quoted(left_out), 8)}"
@@ -94,13 +90,8 @@ def _names(grid: Grid) -> str:
 def _no_source(grid: Grid) -> Finding:
     message = f"no column is named 'source' (the table has {_names(grid)})"
     fix = "Name the column that tells the sources apart with --source-column"
-    if (
-        sum(re.fullmatch(r"[+-]?\d*[.,]?\d+", name) is not None for name in grid.header)
-        > len(grid.header) / 2
-    ):
-        fix = (
-            "The first row holds numbers: if the table has no header, add a row of names on top. Else " + fix
-        )
+    if sum(re.fullmatch(r"[+-]?\d*[.,]?\d+", name) is not None for name in grid.header) > len(grid.header) / 2:
+        fix = "The first row holds numbers: if the table has no header, add a row of names on top. Else " + fix
         fix = fix.replace("Else Name", "Else name")
     return Finding("error", "missing-column", message, fix, grid.file)
 

@@ -90,11 +90,7 @@ def _load_file(info: DatasetInfo, columns: Columns, folder: str | Path | None) -
         target = (cache_folder() if folder is None else Path(folder)) / info.subfolder
         raise LindleyError(
             f"The data set {info.name} is not on this machine. Put {file} in {target}"
-            + (
-                f", or in a folder that the environment variable {DATA_VARIABLE} names"
-                if folder is None
-                else ""
-            )
+            + (f", or in a folder that the environment variable {DATA_VARIABLE} names" if folder is None else "")
             + f". It comes from {info.origin}."
         )
     table = read_table(path, columns, name=info.name)

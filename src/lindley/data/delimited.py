@@ -14,9 +14,7 @@ from lindley.data.grid import Grid, build_grid
 __all__ = ["DELIMITER_NAMES", "read_delimited"]
 
 DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
-_SAVE_UTF8 = (
-    "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
-)
+_SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
 _NUMBER_LIKE = re.compile(r"\s*[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?\s*")
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 

@@ -47,9 +47,7 @@ def read_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[Gri
         findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=skipped))
     width = max(place + 1 for record in records for place, cell in enumerate(record) if not is_blank(cell))
     padded = [[*record[:width], *[None] * (width - len(record))] for record in records]
-    if any(
-        is_blank(cell) for record, empty in zip(padded, blank, strict=True) if not empty for cell in record
-    ):
+    if any(is_blank(cell) for record, empty in zip(padded, blank, strict=True) if not empty for cell in record):
         _mark_formulas(data, chosen, padded)
     kept = [place for place in range(start + 1, len(padded)) if not blank[place]]
     grid, grid_findings = build_grid(
@@ -74,16 +72,12 @@ def _not_a_workbook(file: str, data: bytes) -> Finding | None:
     return Finding("error", "corrupt-workbook", message, fix, file)
 
 
-def _load(
-    data: bytes, sheet: str | None, *, calculated: bool
-) -> tuple[list[str], str | None, list[list[object]]]:
+def _load(data: bytes, sheet: str | None, *, calculated: bool) -> tuple[list[str], str | None, list[list[object]]]:
     """Names of the sheets, the one chosen (``None``: not there) and its cells, calculated or as formulas."""
     import openpyxl  # loaded here: it takes a quarter of a second, and a CSV needs none of it
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # openpyxl warns of styles and validations, which hold no measurements
+        warnings.simplefilter("ignore")  # openpyxl warns of styles and validations, which hold no measurements
         book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=calculated)
         try:
             names: list[str] = [each.title for each in book.worksheets]

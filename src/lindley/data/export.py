@@ -23,8 +23,7 @@ def export_csv(table: Table, path: str | Path) -> None:
     reserved = [name for name in table.features if name.casefold() in ("source", "group", "instance")]
     if reserved:
         raise LindleyError(
-            f"The feature '{reserved[0]}' "
-            "has the name of a label column and would be read back as one. Rename it."
+            f"The feature '{reserved[0]}' has the name of a label column and would be read back as one. Rename it."
         )
     grouped = not np.array_equal(table.group, table.source)
     labels = [table.source.tolist(), *([table.group.tolist()] if grouped else []), table.instance.tolist()]

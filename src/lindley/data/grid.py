@@ -107,9 +107,7 @@ def _unnamed(file: str, place: int, header_row: int, cells: Sequence[object], ro
     where = f"column {place + 1} from the left ({_letters(place)} in Excel)"
     filled = tuple(row for row, cell in zip(rows, cells, strict=True) if not is_blank(cell))
     if not filled:
-        return Finding(
-            "note", "empty-column", f"{where} has no name and no values and was left out", file=file
-        )
+        return Finding("note", "empty-column", f"{where} has no name and no values and was left out", file=file)
     return Finding(
         "error",
         "unnamed-column",

@@ -33,9 +33,7 @@ def read_labels(grid: Grid, roles: Roles) -> tuple[Labels | None, list[Finding]]
     if roles.source is None:
         return None, []
     source = _texts(grid.columns[roles.source])
-    findings = _label_cells(grid, roles.source, "source") + _look_alikes(
-        grid, source, grid.header[roles.source]
-    )
+    findings = _label_cells(grid, roles.source, "source") + _look_alikes(grid, source, grid.header[roles.source])
     group = source
     if roles.group is not None:
         group = _texts(grid.columns[roles.group])
@@ -101,9 +99,7 @@ def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
         findings.append(Finding("error", f"empty-{role}", message, fix, grid.file, tuple(empty), name))
     if broken:
         message = f"the {role} is the error of an Excel formula"
-        findings.append(
-            Finding("error", "excel-error", message, "Mend the formula", grid.file, tuple(broken), name)
-        )
+        findings.append(Finding("error", "excel-error", message, "Mend the formula", grid.file, tuple(broken), name))
     if dates:
         message = f"the {role} is a date or time: Excel may have made it of a label such as 1-2"
         fix = "If so, type the labels again in cells of format Text"
@@ -143,9 +139,7 @@ def _split_sources(grid: Grid, source: Sequence[str], group: Sequence[str], name
     return [Finding("error", "source-in-two-groups", message, fix, grid.file, tuple(rows), name)]
 
 
-def _repeated_instances(
-    grid: Grid, source: Sequence[str], instance: Sequence[str], name: str
-) -> list[Finding]:
+def _repeated_instances(grid: Grid, source: Sequence[str], instance: Sequence[str], name: str) -> list[Finding]:
     first: dict[tuple[str, str], int] = {}
     rows: list[int] = []
     cases: list[str] = []

@@ -64,7 +64,5 @@ def download(url: str, expected: str, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise LindleyError(
-            f"The folder {target.parent} cannot be made ({error.strerror or error})."
-        ) from error
+        raise LindleyError(f"The folder {target.parent} cannot be made ({error.strerror or error}).") from error
     write_atomically(target, data)

@@ -133,8 +133,6 @@ def _notes(copies: Sequence[tuple[_Row, _Row]], label: dict[str, str]) -> list[F
             message = f"{source} repeats {place}: kept once"
             findings.append(Finding("note", "dropped-copy", message, file=file, rows=rows))
         else:
-            message = (
-                f"{source} repeats {first} ({place}): one source, {label[source]}, with these rows kept once"
-            )
+            message = f"{source} repeats {first} ({place}): one source, {label[source]}, with these rows kept once"
             findings.append(Finding("note", "merged-sources", message, file=file, rows=rows))
     return findings

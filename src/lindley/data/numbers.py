@@ -139,17 +139,11 @@ def _describe(kind: str, texts: Sequence[str], column: str, *, everywhere: bool)
             fix = "Write 1234.56 or 1234,56: in Excel, take 'Use 1000 Separator' off the format of the cells"
             return "thousands-mark", message, fix
         case "excel-error":
-            message = (
-                f"{some} is the error of an Excel formula" if one else f"{some} are errors of Excel formulas"
-            )
+            message = f"{some} is the error of an Excel formula" if one else f"{some} are errors of Excel formulas"
             return "excel-error", message, f"Mend the formula, or {leave_out}"
         case "date":
-            message = (
-                f"the cell holds the date or time {some}" if one else f"the cells hold dates or times, {some}"
-            )
-            fix = (
-                f"Excel may have turned a number into a date: type it again in a Number cell, or {leave_out}"
-            )
+            message = f"the cell holds the date or time {some}" if one else f"the cells hold dates or times, {some}"
+            fix = f"Excel may have turned a number into a date: type it again in a Number cell, or {leave_out}"
             return "date-in-number", message, fix
         case "formula":
             message = "the cell holds a formula whose value was never calculated"
@@ -184,9 +178,7 @@ def _mixed_marks(grid: Grid, columns: Mapping[int, Numbers]) -> list[Finding]:
                 cells[kind].append((place, each))
     rare, common = sorted(cells, key=lambda kind: len(cells[kind]))
     place, each = cells[common][0]
-    example = (
-        f"row {grid.rows[each]}, column '{grid.header[place]}' has {quoted([grid.columns[place][each]])[0]}"
-    )
+    example = f"row {grid.rows[each]}, column '{grid.header[place]}' has {quoted([grid.columns[place][each]])[0]}"
     findings = []
     for place in dict.fromkeys(place for place, _ in cells[rare]):
         hits = [each for other, each in cells[rare] if other == place]
@@ -194,9 +186,7 @@ def _mixed_marks(grid: Grid, columns: Mapping[int, Numbers]) -> list[Finding]:
         message = f"a decimal {rare} ({text}) in a file of decimal {common}s ({example})"
         fix = f"Use the decimal {common} throughout"
         rows = tuple(grid.rows[each] for each in hits)
-        findings.append(
-            Finding("error", "mixed-decimal-marks", message, fix, grid.file, rows, grid.header[place])
-        )
+        findings.append(Finding("error", "mixed-decimal-marks", message, fix, grid.file, rows, grid.header[place]))
     return findings
 
 
@@ -222,9 +212,7 @@ def _ambiguous_mark(grid: Grid, columns: Mapping[int, Numbers], *, certain: bool
         if _marked(cell)
     )
     plain = cell.replace(",", ".")
-    message = (
-        f"'{cell}' could be {plain} or {plain.replace('.', '')}, and so could every such number of the file"
-    )
+    message = f"'{cell}' could be {plain} or {plain.replace('.', '')}, and so could every such number of the file"
     if certain:
         return Finding(
             "warning",

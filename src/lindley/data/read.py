@@ -52,9 +52,7 @@ def read_table(
     notes travel with the table. ``sheet`` names a sheet of a workbook, else it is the first;
     ``allow_duplicates`` accepts rows that repeat another of the same source, with a warning.
     """
-    examined = examine_table(
-        path, columns, transform, sheet=sheet, allow_duplicates=allow_duplicates, name=name
-    )
+    examined = examine_table(path, columns, transform, sheet=sheet, allow_duplicates=allow_duplicates, name=name)
     if examined.table is None:
         raise TableError(examined.findings)
     return examined.table
@@ -157,18 +155,14 @@ def _parse(grid: Grid, roles: Roles) -> dict[int, Numbers]:
     wanted = [*roles.features, *([] if roles.reference is None else [roles.reference])]
     parsed = {place: parse_numbers(grid.columns[place]) for place in dict.fromkeys(wanted)}
     if roles.source is None:
-        return {
-            place: each
-            for place, each in parsed.items()
-            if np.isfinite(each.values).sum() > len(grid.rows) / 2
-        }
+        return {place: each for place, each in parsed.items() if np.isfinite(each.values).sum() > len(grid.rows) / 2}
     return parsed
 
 
 def _stack(grid: Grid, columns: list[Numbers]) -> NDArray[np.float64]:
     if not columns:
         return np.empty((len(grid.rows), 0))
-    return np.column_stack([each.values for each in columns])
+    return np.column_stack([each.values for each in columns]) + 0.0  # a −0.0 becomes 0.0
 
 
 def _non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform) -> list[Finding]:

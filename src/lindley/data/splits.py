@@ -65,6 +65,12 @@ class Side:
     item: NDArray[np.intp]  # (rows,) index of the item that a row belongs to
     source: NDArray[np.str_]  # (items,)
 
+    def __getitem__(self, items: slice) -> Side:
+        """Some of the items."""
+        start, stop, _ = slice(items.start, items.stop).indices(len(self.source))
+        rows = (self.item >= start) & (self.item < stop)
+        return Side(self.values[rows], self.item[rows] - start, self.source[start:stop])
+
     @cached_property
     def count(self) -> NDArray[np.intp]:
         """Instances per item (items,)."""

@@ -35,9 +35,7 @@ class Transform:
                 "A ratio without a log is not offered, as its scatter depends on its size."
             )
 
-    def apply(
-        self, values: NDArray[np.float64], reference: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def apply(self, values: NDArray[np.float64], reference: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Transform ``values`` (rows × features), given the reference's value of each row if there is one.
 
         The ratio is taken after the log, log x − log r, so that it cannot overflow. Where a value is not

@@ -87,9 +87,7 @@ def tippett(llrs: LLRs, llr: Floats | None = None) -> Tippett:
         llr = np.linspace(lowest - margin, highest + margin, 1001)
     at = np.asarray(llr, dtype=np.float64)
     weight_same, weight_different = llrs.weights
-    return Tippett(
-        at, _share_from(at, llrs.same, weight_same), _share_from(at, llrs.different, weight_different)
-    )
+    return Tippett(at, _share_from(at, llrs.same, weight_same), _share_from(at, llrs.different, weight_different))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from lindley.data.summary import summarise
 from lindley.data.table import Table
 from lindley.data.transform import Transform
 from lindley.errors import LindleyError
+from lindley.experiment.names import parse_models
 
 __all__ = ["BUILT_IN", "DataConfig", "Experiment", "load_experiment"]
 
@@ -32,7 +33,7 @@ class DataConfig(BaseModel):
     source_column: str | None = None
     group_column: str | None = None
     instance_column: str | None = None
-    feature_columns: tuple[str, ...] = ()
+    include_columns: tuple[str, ...] = ()
     ignore_columns: tuple[str, ...] = ()
     transform: Literal["none", "log10", "ln"] = "none"
     reference_column: str | None = None
@@ -69,7 +70,7 @@ class DataConfig(BaseModel):
             self.source_column,
             self.group_column,
             self.instance_column,
-            self.feature_columns,
+            self.include_columns,
             self.ignore_columns,
         )
         return columns, Transform(self.transform, self.reference_column)
@@ -100,10 +101,12 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
         content[section] = {**(content.get(section) or {}), **overrides.get(section, {})}
     content |= overrides.get("experiment", {})
     try:
-        return Experiment.model_validate(content)
+        experiment = Experiment.model_validate(content)
     except ValidationError as error:
         problems = "\n".join(f"  {'.'.join(map(str, e['loc'])) or 'experiment'}: {e['msg']}" for e in error.errors())
         raise LindleyError(f"the experiment '{name_or_path}' does not read:\n{problems}") from error
+    parse_models(experiment.models)  # a misspelt model is told now, not after the table is read
+    return experiment
 
 
 def _read(name_or_path: str) -> dict[str, Any]:

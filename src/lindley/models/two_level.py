@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,7 +15,7 @@ from lindley.data.splits import Side
 from lindley.llrs import LN10
 from lindley.models.between import Between
 
-__all__ = ["PairBlock", "TwoLevel", "score", "score_blocks"]
+__all__ = ["TwoLevel", "score"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -52,38 +52,16 @@ class TwoLevel:
         return self.between.ln_lr(self.project(trace), self.project(ref), d, e)
 
 
-@dataclass(frozen=True, eq=False)
-class PairBlock:
-    """log10 LRs of some traces against some refs."""
-
-    rows: Index
-    columns: Index
-    llr: Floats  # (rows, columns)
-
-
 def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
     """log10 LRs of all pairs of every run: one (traces, refs) matrix per run.
 
-    Runs may differ in their numbers of items, and items in their numbers of instances.
+    Runs may differ in their numbers of items, and items in their numbers of instances. For more pairs than fit into
+    memory, score parts of the sides (``trace[i:j]``) one after the other.
     """
-    scores = [np.empty((len(t.source), len(r.source))) for t, r in zip(traces, refs, strict=True)]
-    for run, block in _blocks(model, traces, refs):
-        scores[run][np.ix_(block.rows, block.columns)] = block.llr
-    return scores
-
-
-def score_blocks(model: TwoLevel, trace: Side, ref: Side) -> Iterator[PairBlock]:
-    """The same for one run, a block at a time, so that memory stays bounded whatever the number of pairs."""
-    if model.centre.shape[0] != 1:
-        raise ValueError(f"score_blocks takes the model of one run, not of {model.centre.shape[0]}")
-    for _, block in _blocks(model, [trace], [ref]):
-        yield block
-
-
-def _blocks(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> Iterator[tuple[int, PairBlock]]:
     n_runs = model.centre.shape[0]
     if not n_runs == len(traces) == len(refs):
         raise ValueError(f"a model of {n_runs} runs got {len(traces)} sets of traces and {len(refs)} of refs")
+    scores = [np.empty((len(t.source), len(r.source))) for t, r in zip(traces, refs, strict=True)]
     edge = max(1, int((BLOCK_PAIRS / n_runs) ** 0.5))
     # d and e belong to a number of instances, so items of equal numbers are scored together.
     for n_trace, n_ref in product(_counts(traces), _counts(refs)):
@@ -96,8 +74,8 @@ def _blocks(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> It
             with torch.inference_mode():
                 llr = model.ln_lr(x, y, n_trace, n_ref).div_(LN10).cpu().numpy()
             for run, (r, c) in enumerate(zip(some_rows, some_columns, strict=True)):
-                if len(r) and len(c):
-                    yield run, PairBlock(r, c, llr[run, : len(r), : len(c)])
+                scores[run][np.ix_(r, c)] = llr[run, : len(r), : len(c)]
+    return scores
 
 
 def _counts(sides: Sequence[Side]) -> list[int]:
