@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from lindley import cli
 from lindley.data.export import export_csv
 from lindley.data.simulated import glass_population, simulate_table
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.experiment.results import writable_folder
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
 
@@ -61,6 +68,7 @@ def test_run_on_a_table(small_table: Path, tmp_path: Path) -> None:
     assert str(tmp_path / "out" / "results.json") in answer.stdout.replace("\n", "")
     content = json.loads((tmp_path / "out" / "results.json").read_text())
     assert list(content["models"]) == ["tlm", "tlm+logistic+elub"]
+    assert content["training"] == {"epochs": 2000, "device": "cpu"}
     assert "oracle" not in content  # a file is a file, whatever it was made from
     assert "tlm, 2 splits" in answer.stderr
 
@@ -82,6 +90,10 @@ def test_run_warns_about_the_table_and_shrinkage(small_table: Path, tmp_path: Pa
         (["run", "--data", "nowhere.csv"], "nowhere.csv"),
         (["run", "--models", "tlm+logit"], "there is no calibration 'logit'"),
         (["run", "--models", ""], "no model to run"),
+        (["run", "--data", "nfi_glass"], "Did you mean the data set 'nfi-glass'?"),
+        (["run", "--include-columns", ""], "--include-columns names no column"),
+        (["check", "t.csv", "--include-columns", " , "], "--include-columns names no column"),
+        (["check", "t.csv", "--ignore-columns", '"Na, %'], "does not read as a list of names"),
         (["run", "--splits", "0"], "splits must be 1 or more"),
         (["run", "papre"], "there is no experiment 'papre'"),
         (["run", "--data", "glass-simulated", "--source-column", "x"], "leave out --source-column"),
@@ -124,3 +136,173 @@ def test_data_list_and_export(tmp_path: Path) -> None:
     assert "6318 rows, 1053 sources, 18 features" in answer.stdout
     assert len((tmp_path / "glass-simulated.csv").read_text().splitlines()) == 6319
     assert lindley("check", "glass-simulated.csv", cwd=tmp_path).returncode == 0
+
+
+def quick(table: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A run of a second."""
+    return lindley("run", "--data", str(table), "--splits", "1", "--models", "tlm", *arguments, cwd=cwd)
+
+
+class TestNamesWithCommas:
+    FEATURES = ("Na, %", "K39", "lab colour", 'the "old" Ti', "Mg")
+
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> Path:
+        rng = np.random.default_rng(0)
+        values = rng.normal(size=(40, 1, 5)) + 0.1 * rng.normal(size=(40, 2, 5))
+        values[..., [0, 2, 3]] = 7.0
+        path = tmp_path / "t.csv"
+        export_csv(Table.from_arrays(values.reshape(-1, 5), np.repeat(np.arange(40), 2), features=self.FEATURES), path)
+        return path
+
+    def test_as_csv(self, table: Path) -> None:
+        answer = lindley("check", str(table), "--ignore-columns", '"Na, %", lab colour,"the ""old"" Ti"')
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        assert "2 features" in answer.stdout
+        included = lindley("check", str(table), "--include-columns", 'K39,"Na, %"')
+        assert included.returncode == 2
+        assert "column 'Na, %': the feature is constant" in included.stdout
+
+    @pytest.mark.skipif(os.name != "posix", reason="what is pasted is for a POSIX shell")
+    def test_the_fix_works_when_pasted(self, table: Path) -> None:
+        answer = lindley("check", str(table))
+        assert answer.returncode == 2
+        texts = [
+            line.split("--ignore-columns ")[1].rstrip(".")
+            for line in answer.stdout.splitlines()
+            if "is constant" in line
+        ]
+        assert len(texts) == 3
+        command = shlex.join([sys.executable, "-m", "lindley", "check", str(table)])
+        for text, name in zip(texts, ("Na, %", "lab colour", 'the "old" Ti'), strict=True):
+            mended = subprocess.run(
+                ["sh", "-c", f"{command} --ignore-columns {text}"],
+                capture_output=True, text=True, encoding="utf-8", env=ENVIRONMENT, check=False,
+            )  # fmt: skip
+            assert mended.stdout.count("is constant") == 2
+            assert f"column '{name}'" not in mended.stdout
+            assert "there is no column" not in mended.stdout
+
+
+class TestWhereResultsGo:
+    def test_a_bad_folder_is_told_before_the_work(self, small_table: Path, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        file.write_text("mine")
+        (tmp_path / "taken" / "results.json").mkdir(parents=True)
+        before = sorted(tmp_path.rglob("*"))
+        for out in (file, file / "deeper" / "still", tmp_path / "taken"):
+            answer = quick(small_table, "--out", str(out))
+            assert answer.returncode == 2
+            assert "The results cannot be written to the folder" in answer.stderr
+            assert "--out" in answer.stderr
+            assert "Traceback" not in answer.stderr
+            assert "1 splits" not in answer.stderr  # no model was started
+            assert sorted(tmp_path.rglob("*")) == before
+
+    @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+    def test_a_folder_without_permission(self, small_table: Path, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        answer = quick(small_table, "--out", str(tmp_path / "out"))
+        tmp_path.chmod(0o700)
+        assert answer.returncode == 2
+        assert "Permission denied" in answer.stderr
+
+    def test_a_folder_that_cannot_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(dir: Path) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+        with pytest.raises(LindleyError, match="Permission denied"), writable_folder(tmp_path / "a" / "b"):
+            raise AssertionError("the work must not begin")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_failed_run_leaves_no_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "kept").mkdir()
+        with pytest.raises(KeyboardInterrupt), writable_folder(tmp_path / "kept" / "a" / "b"):
+            raise KeyboardInterrupt
+        assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
+
+    def test_the_table_is_printed_even_if_the_writing_fails(
+        self, small_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def full(source: object, target: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.replace", full)
+        out = tmp_path / "out"
+        arguments = ["run", "--data", str(small_table), "--splits", "1", "--models", "tlm", "--out", str(out)]
+        monkeypatch.setattr(sys, "argv", ["lindley", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 2
+        captured = capsys.readouterr()
+        assert "test Cllr" in captured.out
+        assert "No space left on device" in captured.err
+        assert list(tmp_path.iterdir()) == []  # nor a .part file
+
+    def test_other_data_of_the_same_name_do_not_overwrite(self, small_table: Path, tmp_path: Path) -> None:
+        other = tmp_path / "elsewhere" / small_table.name
+        other.parent.mkdir()
+        other.write_text("\n".join(small_table.read_text().splitlines()[: 1 + 3 * 120]) + "\n")
+        first, second, third = (tmp_path / "results" / f"demo-glass{end}" for end in ("", "-2", "-3"))
+
+        def number_of_sources(folder: Path) -> int:
+            return int(json.loads((folder / "results.json").read_text())["data"]["sources"])
+
+        assert quick(small_table, cwd=tmp_path).returncode == 0
+        answer = quick(other, cwd=tmp_path)
+        assert answer.returncode == 0, answer.stderr
+        assert str(Path("results", "demo-glass-2", "results.json")) in answer.stdout
+        assert "holds results of other data or of another experiment" in answer.stdout
+        assert (number_of_sources(first), number_of_sources(second)) == (150, 120)
+        again = quick(small_table, cwd=tmp_path)  # the same again replaces what is there
+        assert "other data" not in again.stdout
+        assert quick(other, cwd=tmp_path).returncode == 0
+        assert sorted((tmp_path / "results").iterdir()) == [first, second]
+        assert quick(small_table, "--seed", "5", cwd=tmp_path).returncode == 0  # another protocol
+        assert json.loads((third / "results.json").read_text())["protocol"]["seed"] == 5
+        assert quick(other, "--out", str(first), cwd=tmp_path).returncode == 0  # said explicitly, it is done
+        assert number_of_sources(first) == 120
+        assert sorted((tmp_path / "results").iterdir()) == [first, second, third]
+
+    def test_what_is_not_ours_is_left_alone(self, small_table: Path, tmp_path: Path) -> None:
+        taken = tmp_path / "results" / "demo-glass" / "results.json"
+        taken.parent.mkdir(parents=True)
+        taken.write_text("[1, 2]")
+        assert quick(small_table, cwd=tmp_path).returncode == 0
+        assert taken.read_text() == "[1, 2]"
+        assert (tmp_path / "results" / "demo-glass-2" / "results.json").is_file()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT to send")
+def test_ctrl_c_ends_with_one_plain_line(small_table: Path, tmp_path: Path) -> None:
+    # a shell that runs the tests in the background has them ignore SIGINT, and what they start inherits that
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lindley.cli import main; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "run", "--data", str(small_table), "--splits", "2000", "--models", "tlm-kde,tlm"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", cwd=tmp_path, env=ENVIRONMENT,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        lines = [process.stderr.readline()]
+        while lines[-1] and "2000 splits" not in lines[-1]:  # the work has begun
+            lines.append(process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, err
+    assert err.strip() == "Interrupted; no results were written."
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["run", "--colour"], ["run", "--splits", "many"], ["fly"]])
+def test_usage_errors_end_with_2_and_show_the_usage(arguments: list[str]) -> None:
+    answer = lindley(*arguments)
+    assert answer.returncode == 2
+    assert "Usage" in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.markup import escape
 
@@ -24,7 +26,23 @@ __all__ = ["app", "main"]
 
 WIDTH_IN_A_PIPE = 120
 
+
+class _Interrupted(Exception):
+    """Ctrl-C."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """Tell of Ctrl-C: typer would end the command without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,6 +60,13 @@ class TransformKind(StrEnum):
     ln = "ln"
 
 
+class Device(StrEnum):
+    """Where neural models are trained."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 TABLE = "Reading a table"
 SourceColumn = Annotated[
     str | None,
@@ -57,9 +82,12 @@ InstanceColumn = Annotated[
 ]
 IncludeColumns = Annotated[
     str | None,
-    typer.Option(help="Use these columns as features, and no others: A,B,…", rich_help_panel=TABLE),
+    typer.Option(help="Use these columns as features, and no others: A,B,… or '\"Na, %\",B'.", rich_help_panel=TABLE),
 ]
-IgnoreColumns = Annotated[str | None, typer.Option(help="Leave these columns out: A,B,…", rich_help_panel=TABLE)]
+IgnoreColumns = Annotated[
+    str | None,
+    typer.Option(help="Leave these columns out: A,B,… or '\"Na, %\",B'.", rich_help_panel=TABLE),
+]
 TransformOption = Annotated[
     TransformKind | None, typer.Option(help="Take the logarithm of every feature.", rich_help_panel=TABLE)
 ]
@@ -88,8 +116,8 @@ def main() -> None:
     except LindleyError as error:
         _stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
-    except KeyboardInterrupt:
-        _stderr().print("Interrupted; nothing was written.")
+    except (_Interrupted, KeyboardInterrupt):
+        _stderr().print("Interrupted; no results were written.")
         sys.exit(130)
 
 
@@ -158,13 +186,22 @@ def run(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models, comma-separated: tlm or tlm-kde, each with +logistic, +kde, +pav, +elub, +iv "
-            "appended in order, and quantile: or yeo-johnson: in front. Example: tlm+logistic+elub"
+            help="Models, comma-separated: tlm, tlm-kde, or the neural ntlm-{single,double}-{pairs,sources}-{n1,n2} "
+            "with -common or -varying behind; each with +logistic, +kde, +pav, +elub, +iv appended in order, and "
+            "quantile: or yeo-johnson: in front. Example: tlm+logistic+elub"
         ),
     ] = None,
     splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for results.json. Default: results/EXPERIMENT-DATA.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of the neural models. Default: 2000.")] = None,
+    device: Annotated[Device | None, typer.Option(help="Where the neural models are trained. Default: cpu.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results.json, which is replaced if it is there. Default: results/EXPERIMENT-DATA, with "
+            "-2, -3, … behind it if that holds other results."
+        ),
+    ] = None,
     source_column: SourceColumn = None,
     group_column: GroupColumn = None,
     instance_column: InstanceColumn = None,
@@ -185,21 +222,31 @@ def run(
     overrides: dict[str, dict[str, Any]] = {
         "data": {**({"data": data} if data is not None else {}), **data_options},
         "protocol": {k: v for k, v in (("splits", splits), ("seed", seed)) if v is not None},
-        "experiment": {"models": _names(models)} if models is not None else {},
+        "training": {
+            **({"epochs": epochs} if epochs is not None else {}),
+            **({"device": device.value} if device is not None else {}),
+        },
+        "experiment": {"models": _names(models, "--models")} if models is not None else {},
     }
     config = load_experiment(experiment, overrides)
     table = config.data.load()
     for finding in table.findings:
         _stderr().print(f"[yellow]{finding.level}:[/] {escape(str(finding))}", soft_wrap=True, highlight=False)
 
-    from lindley.experiment.runner import run_experiment  # brings torch
+    from lindley.experiment.results import default_folder, writable_folder
 
-    with _progress() as progress:
-        results = run_experiment(config, table, progress)
-    folder = out if out is not None else Path("results") / f"{config.name}-{table.name}"
-    path = results.write(folder)
-    _print_table(results)
+    folder = out if out is not None else default_folder(config, table)
+    with writable_folder(folder):
+        from lindley.experiment.runner import run_experiment  # brings torch
+
+        with _progress() as progress:
+            results = run_experiment(config, table, progress)
+        _print_table(results)
+        path = results.write(folder)
     typer.echo(f"\nResults: {path}")
+    if out is None and folder.name != f"{config.name}-{table.name}":
+        first = folder.with_name(f"{config.name}-{table.name}")
+        typer.echo(f"({first} holds results of other data or of another experiment, and was left as it is.)")
 
 
 @data_app.command("list")
@@ -226,8 +273,16 @@ def data_export(
     typer.echo(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _names(text: str, option: str) -> tuple[str, ...]:
+    """A list of names as one line of CSV: ``K39,"Na, %"``."""
+    try:
+        fields = [field for line in csv.reader([text], skipinitialspace=True, strict=True) for field in line]
+    except csv.Error as error:
+        raise LindleyError(
+            f"{option} {text} does not read as a list of names ({error}): put commas between the names, and a name "
+            "that holds a comma between quotation marks, as in '\"Na, %\",K39'."
+        ) from error
+    return tuple(name.strip() for name in fields if name.strip())
 
 
 def _data_options(
@@ -242,12 +297,17 @@ def _data_options(
     allow_duplicates: bool,
 ) -> dict[str, Any]:
     """The options that were given, by the names of `DataConfig`."""
+    include = _names(include_columns, "--include-columns") if include_columns is not None else None
+    if include == ():
+        raise LindleyError(
+            "--include-columns names no column: name one at least, or leave the option out to use all columns."
+        )
     options = {
         "source_column": source_column,
         "group_column": group_column,
         "instance_column": instance_column,
-        "include_columns": _names(include_columns) if include_columns is not None else None,
-        "ignore_columns": _names(ignore_columns) if ignore_columns is not None else None,
+        "include_columns": include,
+        "ignore_columns": _names(ignore_columns, "--ignore-columns") if ignore_columns is not None else None,
         "transform": transform.value if transform is not None else None,
         "reference_column": reference_column,
         "sheet": sheet,
@@ -277,20 +337,27 @@ def _progress() -> Iterator[Any]:
     """A bar on a terminal; in a pipe, a line for every model that starts."""
     console = _stderr()
     if not console.is_terminal:
-        yield lambda doing, done: None if done >= 1 else console.print(doing, soft_wrap=True, highlight=False)
+        begun = set()
+
+        def line(doing: str, detail: str, done: float) -> None:
+            if doing not in begun and done < 1:
+                begun.add(doing)
+                console.print(f"{doing}, {detail}", soft_wrap=True, highlight=False, markup=False)
+
+        yield line
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
-        yield lambda doing, done: bar.update(task, description=escape(doing), completed=done)
+        yield lambda doing, detail, done: bar.update(task, description=escape(f"{doing}: {detail}"), completed=done)
 
 
 def _print_table(results: Results) -> None:

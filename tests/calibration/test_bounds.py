@@ -17,7 +17,7 @@ def naive_elub(llrs: LLRs) -> tuple[float, float]:
     everything = np.concatenate([same, different])
     first = min(0, int(max(everything.min(), -np.log10(same.size + 1)) // 0.01))
     last = max(0, int(min(everything.max(), np.log10(different.size + 1)) // 0.01) + 1)
-    thresholds = np.linspace(first * 0.01, last * 0.01, last - first + 1)
+    thresholds = np.arange(first, last + 1) * 0.01
     lower, upper = thresholds[0], thresholds[-1]
     for t in thresholds:
         miss = (np.sum(10**same <= 10**t) + 1) / (same.size + 1)
@@ -78,6 +78,11 @@ def test_elub_of_separated_llrs_is_what_one_misleading_pair_allows():
     lower, upper = elub(LLRs(np.full(200, 8.0), np.full(5000, -8.0)))
     assert upper == pytest.approx(np.log10(5001 * (1 - 1 / 201)), abs=0.01)
     assert lower == pytest.approx(-np.log10(201 * (1 - 1 / 5001)), abs=0.01)
+
+
+def test_thresholds_of_elub_are_the_multiples_of_its_step():
+    """P(LR ≤ t | same) counts the pair at 0.1 from the threshold 0.1 on, where E(t) > 1: the last good one is 0.09."""
+    assert elub(LLRs(np.array([0.1, 0.4]), np.array([-0.4])))[1] == pytest.approx(0.09)
 
 
 def test_iv_of_separated_llrs_is_jeffreys_ratio():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +70,41 @@ def test_clean_features_have_no_findings() -> None:
     assert check_rows(data, allow_duplicates=False) == []
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1.0, 1e9, 1e300])
+@pytest.mark.parametrize("scale", [1e-140, 1e-9, 1.0, 1e9, 1e140])
 def test_a_small_scale_is_not_constant(scale: float) -> None:
     values, source = scattered(30, 3, 1)
     assert check_features(measured(values * scale, source), logged=False) == []
+
+
+def test_a_small_spread_around_a_large_value_is_not_constant() -> None:
+    values, source = scattered(30, 3, 1)
+    assert check_features(measured(values + 1e12, source), logged=False) == []
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e200, 1e307])
+def test_values_whose_squares_leave_the_range(scale: float) -> None:
+    values, source = scattered(30, 3, 2)
+    values[:, 1] *= scale
+    (finding,) = check_features(measured(values, source), logged=False)
+    assert (finding.level, finding.code, finding.column) == ("error", "value-range", "x1")
+    assert "another unit" in finding.fix
+    assert bool(finding.rows) == (scale > 1)
+
+
+def test_one_value_out_of_range_is_named_with_its_row() -> None:
+    values, source = scattered(30, 3, 1)
+    values[7] = -3e200
+    (finding,) = check_features(measured(values, source), logged=False)
+    assert str(finding).startswith("t.csv, row 9, column 'x0': -3e+200 is so large")
+
+
+def test_without_all_labels_nothing_is_said_about_sources() -> None:
+    values, source = scattered(30, 3, 1)
+    values = np.c_[values, source, np.ones(len(source))]
+    data = measured(values, source)
+    assert codes(check_features(data, logged=False)) == ["no-within-variation", "constant-feature"]
+    unlabelled = replace(data, labels=replace(data.labels, complete=False))
+    assert codes(check_features(unlabelled, logged=False)) == ["constant-feature"]
 
 
 @given(size=st.integers(2, 5), start=st.integers(0, 1), seed=st.integers(0, 99))

@@ -6,6 +6,8 @@ import hashlib
 import io
 import os
 import shutil
+import subprocess
+import sys
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -263,3 +265,15 @@ def test_real_tables_survive_an_export(name: str, tmp_path: Path) -> None:
 def assert_equal(one: Table, other: Table) -> None:
     assert one.sha256() == other.sha256()
     np.testing.assert_array_equal(one.instance, other.instance)
+
+
+def test_platformdirs_is_not_needed_while_files_are_where_the_variable_says(tmp_path: Path) -> None:
+    lines = ["speaker,rep,F1,gender,yob", *(f"s{n // 2},{n % 2},{500 + n * n % 41},F,1980" for n in range(20))]
+    put(tmp_path, {"onze_vowels.csv": "\n".join(lines).encode()})
+    code = (
+        "import sys; sys.modules['platformdirs'] = None; from lindley.experiment.config import DataConfig; "
+        "print([len(DataConfig(data=name).load().sources) for name in ('onze-vowels', 'glass-simulated')])"
+    )
+    environment = {**os.environ, "LINDLEY_DATA": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.strip() == "[10, 1053]", done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import pickle
+import shlex
 
 import pytest
 
-from lindley.data.findings import Finding, TableError, exit_status, listing, option_value, render_findings
+from lindley.data.findings import Finding, TableError, exit_status, listing, option_list, option_value, render_findings
 
 ERROR = Finding("error", "not-a-number", "'n.d.' is not a number", "Give a number", "glass.csv", (14,), "K39")
 WARNING = Finding("warning", "many-features", "20 features for 30 sources", file="glass.csv")
@@ -76,3 +79,14 @@ def test_exit_status(findings: list[Finding], strict: bool, status: int) -> None
 def test_a_column_is_quoted_for_the_command_line_when_it_must_be() -> None:
     assert option_value("F1_50_DRESS") == "F1_50_DRESS"
     assert option_value("Conc (K)") == '"Conc (K)"'
+    assert option_value("Na,%") == '"Na,%"'
+    assert option_list("K39", "Ti49") == "K39,Ti49"
+    assert option_list("Conc (K)") == '"Conc (K)"'
+
+
+@pytest.mark.skipif(os.name != "posix", reason="quotation by the rules of a POSIX shell")
+@pytest.mark.parametrize("name", ["Na, %", "K39", "a b", 'say "x"', "it's", "$HOME", "a`b`", "c\\d", "wow!", "Größe,µ"])
+def test_options_read_back_from_the_shell(name: str) -> None:
+    assert shlex.split(option_value(name)) == [name]
+    (text,) = shlex.split(option_list("K39", name))
+    assert list(csv.reader([text])) == [["K39", name]]

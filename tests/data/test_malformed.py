@@ -533,6 +533,41 @@ CASES = [
     ),
     # the table as a whole
     Case(
+        "values too large to square",
+        "value-range",
+        csv_bytes(spoilt(with_column("Pb208", lambda n, row: f"{n + 1}e200"))),
+        ("rows 2, 3, 4 and 21 more", "1e+200 is so large", "another unit", "--ignore-columns Pb208"),
+        tuple(range(2, 26)),
+        "Pb208",
+    ),
+    Case(
+        "values too small to square",
+        "value-range",
+        csv_bytes(spoilt(with_column("Pb208", lambda n, row: f"{n + 1}e-200"))),
+        ("differ by 2.3e-199", "so small", "another unit"),
+        (),
+        "Pb208",
+    ),
+    Case(
+        "merged sources, nearly all",
+        "empty-source",
+        xlsx_bytes([typed()[0], *([row[0] if n == 0 else None, None, *row[2:]] for n, row in enumerate(typed()[1:]))]),
+        ("merged cells",),
+        tuple(range(3, 26)),
+        "source",
+        file="glass.xlsx",
+        options={"columns": Columns(ignore=("instance",))},
+    ),
+    Case(
+        "excel errors as sources",
+        "excel-error",
+        xlsx_bytes(spoilt(*(put(row, 0, "#REF!") for row in range(4, 26)), rows=[[r[0], *r[2:]] for r in typed()])),
+        ("error of an Excel formula",),
+        tuple(range(4, 26)),
+        "source",
+        file="glass.xlsx",
+    ),
+    Case(
         "constant feature",
         "constant-feature",
         csv_bytes(spoilt(with_column("Si28", lambda n, row: "33.7"))),
@@ -721,7 +756,7 @@ def test_each_malformed_table_says_what_is_wrong(case: Case, tmp_path: Path) -> 
     finding = only(examined.findings, case.code)
     assert finding.level == case.level
     assert finding.column == case.column
-    assert finding.file == ("" if case.code == "column-used-twice" else case.file)
+    assert finding.file == case.file
     assert finding.rows == (case.rows or ())
     for part in case.parts:
         assert part in str(finding)
@@ -796,6 +831,26 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     assert str(finding).endswith("Did you mean 'glass.csv'?")
     nowhere = only(examine_table(tmp_path / "no" / "glass.csv").findings, "missing-file")
     assert "nor its folder" in str(nowhere)
+
+
+@pytest.mark.parametrize("name", ["nfi_glass", "NFI-glass", "nfi-glas", "glass-simulatd"])
+def test_a_missing_file_suggests_a_data_set(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    finding = only(examine_table(name).findings, "missing-file")
+    meant = "glass-simulated" if "sim" in name else "nfi-glass"
+    assert str(finding).endswith(f"Did you mean the data set '{meant}'?")
+    elsewhere = only(examine_table(tmp_path / name).findings, "missing-file")
+    assert "data set" not in str(elsewhere)
+
+
+def test_a_neighbour_comes_before_a_data_set_that_is_only_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nfi-glass.csv").write_bytes(csv_bytes(good()))
+    assert only(examine_table("nfi-glas.csv").findings, "missing-file").fix == "Did you mean 'nfi-glass.csv'?"
+    fix = only(examine_table("nfi_glass").findings, "missing-file").fix
+    assert fix == "Did you mean the data set 'nfi-glass'?"
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:

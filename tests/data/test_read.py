@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from lindley.data import Columns, Table, TableError, Transform, examine_table, export_csv, read_table
+from lindley.errors import LindleyError
 
 
 def small_table(seed: int = 1, sources: int = 8, replicates: int = 3, features: int = 2) -> Table:
@@ -103,6 +104,27 @@ def test_a_workbook_reads_the_same(tmp_path: Path) -> None:
         path = tmp_path / f"small.{ending}"
         path.write_bytes(write_workbook(table))
         assert_same(read_table(path), table)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+@pytest.mark.parametrize("tail", ["", "delimiter"])
+def test_commas_in_the_names_and_in_the_numbers(delimiter: str, tail: str, tmp_path: Path) -> None:
+    """By commas, header and rows have as many fields as by semicolons."""
+    end = delimiter if tail else ""
+    rows = [["source", "Na, ppm", "Mg, ppm"]]
+    rows += [[f"s{n // 2}", f"{n},5", f"{n * n % 31},25"] for n in range(16)]
+    path = tmp_path / "german.csv"
+    path.write_text("\n".join([delimiter.join(rows[0]), *(delimiter.join(row) + end for row in rows[1:])]) + "\n")
+    table = read_table(path)
+    assert table.features == ("Na, ppm", "Mg, ppm")
+    assert table.values[:3].tolist() == [[0.5, 0.25], [1.5, 1.25], [2.5, 4.25]]
+
+
+def test_semicolons_in_the_labels_of_a_comma_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"pane;{n // 2},{n}.5,{n * n % 31}.25" for n in range(16)]
+    path.write_text("\n".join(["source;number,Na,Mg", *rows]) + "\n")
+    assert read_table(path, Columns(source="source;number")).features == ("Na", "Mg")
 
 
 def test_old_mac_line_ends(tmp_path: Path) -> None:
@@ -314,6 +336,12 @@ def test_export_needs_names_that_read_back_as_features(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="cannot be written"):
         export_csv(table, tmp_path / "none" / "t.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_under_a_file_is_told_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(LindleyError, match="cannot be written"):
+        export_csv(small_table(), tmp_path / "file" / "t.csv")
 
 
 def test_a_failed_export_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -90,6 +93,13 @@ def test_known_split() -> None:
     """Splits are a promise to whoever compares experiments: these must never change."""
     (split,) = make_splits(table(9, 2), Protocol(splits=1, seed=0))
     assert [sorted(p) for p in members(split)] == KNOWN
+    # and so must the replicates that are drawn, and which of them is the trace: here a value is the number of its row
+    numbered = Table.from_arrays(np.arange(36.0)[:, None], np.repeat([f"s{i:03d}" for i in range(9)], 4))
+    (split,) = make_splits(numbered, Protocol(splits=1, seed=0, replicates=3))
+    assert [sorted(p) for p in members(split)] == KNOWN
+    assert split.test.source.tolist() == np.repeat(KNOWN[2], 3).tolist()
+    np.testing.assert_allclose(split.scaling.undo(split.test.values)[:, 0], [16, 19, 18, 23, 22, 20, 30, 31, 28])
+    assert split.test.is_trace.tolist() == [True, False, False] * 3
 
 
 KNOWN = [["s001", "s002", "s003"], ["s000", "s006", "s008"], ["s004", "s005", "s007"]]
@@ -140,8 +150,47 @@ def test_too_few_sources_to_split() -> None:
 def test_feature_constant_in_train() -> None:
     t = table(12, 2)
     t.values[:, 1] = 3.0
-    with pytest.raises(LindleyError, match=r"split 1: x2 has one value .* --ignore-columns x2"):
+    with pytest.raises(LindleyError, match=r"split 1: 'x2' has one value .* Leave it out with --ignore-columns x2"):
         make_splits(t, Protocol(splits=1))
+    t = Table.from_arrays(np.c_[t.values, t.values[:, 1]], t.source, features=["K39", "Na, %", "Si 28"])
+    with pytest.raises(LindleyError) as raised:
+        make_splits(t, Protocol(splits=1))
+    assert "'Na, %' and 'Si 28' have one value" in str(raised.value)
+    command = str(raised.value).split("--ignore-columns ")[1].rstrip(".")
+    if os.name == "posix":
+        assert shlex.split(command) == ['"Na, %",Si 28']
+
+
+@pytest.mark.parametrize("centre", [1e12, -1e12, 1.0, 0.0])
+def test_a_small_spread_around_a_large_value_is_not_constant(centre: float) -> None:
+    t = table(12, 2)
+    (split,) = make_splits(Table.from_arrays(0.5 * t.values + centre, t.source), Protocol(splits=1))
+    np.testing.assert_allclose(split.train.values.std(axis=0, ddof=1), 1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 1e308, 1e-320])
+def test_values_whose_squares_leave_the_range_are_refused(scale: float) -> None:
+    t = table(12, 2)
+    values = np.c_[t.values[:, 0], np.tanh(t.values[:, 1]) * scale]
+    with pytest.raises(LindleyError, match=r"the variance of 'x2' leaves the range .* another unit"):
+        make_splits(Table.from_arrays(values, t.source), Protocol(splits=1))
+
+
+def test_items_are_taken_in_one_piece() -> None:
+    (split,) = make_splits(table(30, 2), Protocol(splits=1))
+    side = split.test.trace
+    assert side[2:5].source.tolist() == side[2:5:1].source.tolist() == side.source[2:5].tolist()
+    for step in (2, -1):
+        with pytest.raises(ValueError, match=f"a step of {step}"):
+            side[::step]
+
+
+def test_a_source_belongs_to_one_group() -> None:
+    t = table(6, 2)
+    group = t.group.copy()
+    group[3] = "g005"
+    with pytest.raises(ValueError, match="source 's001' is in two groups, 'g001' and 'g005'"):
+        Table.from_arrays(t.values, t.source, group)
 
 
 def test_no_pair_in_a_part() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lindley.errors import LindleyError
-from lindley.evaluation import bootstrap, cllr, cllr_min, eer
+from lindley.evaluation import bootstrap, cllr, cllr_min, devpav, eer
 from lindley.evaluation.bootstrap import _multiplicities, _Pairs
 from lindley.llrs import LLRs
 
@@ -98,3 +98,18 @@ def test_errors():
         bootstrap(llr, [0, 1], [2, 3])
     with pytest.raises(ValueError, match="3 traces"):
         bootstrap(llr, [0, 1, 2], [0, 1])
+
+
+def test_infinite_metrics_have_infinite_bounds():
+    separated = np.where(np.eye(12, dtype=bool), 2.0, -2.0)
+    interval = bootstrap(separated, np.arange(12), np.arange(12), devpav, n=40)
+    assert (interval.estimate, interval.lower, interval.upper) == (np.inf, np.inf, np.inf)
+    nearly = separated + np.where(np.arange(12) == 3, 5.0, 0.0)  # one ref is misleading, if it is drawn
+    interval = bootstrap(nearly, np.arange(12), np.arange(12), devpav, n=40)
+    assert np.isfinite([interval.estimate, interval.lower]).all()
+    assert interval.upper == np.inf
+
+
+def test_a_metric_that_is_not_a_number_is_an_error():
+    with pytest.raises(LindleyError, match="not a number in 5 of 5 replicates"):
+        bootstrap(matrix(0, 10), np.arange(10), np.arange(10), lambda llrs: float("nan"), n=5)

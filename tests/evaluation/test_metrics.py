@@ -131,6 +131,17 @@ def test_extremes_stay_finite():
     json.dumps(values, allow_nan=False)
 
 
+@pytest.mark.parametrize("size", [1e155, 1e300, 1e308, np.finfo(float).max])
+def test_every_finite_llr_has_a_finite_cost(size):
+    for llrs in (
+        LLRs(np.array([-size]), np.array([0.0])),
+        LLRs(np.full(1000, -size), np.full(1000, size), np.full(1000, 50.0), np.full(1000, 50.0)),
+        LLRs(np.array([-size, 1.0, size]), np.array([0.0, size, -size])),
+    ):
+        assert np.isfinite(list(summary(llrs).values())).all()
+        assert cllr(llrs) > 1e100
+
+
 def test_perfectly_separated_llrs():
     llrs = LLRs(np.array([1.0, 2.0]), np.array([-1.0, 0.5]))
     assert cllr_min(llrs) == 0.0

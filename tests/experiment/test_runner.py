@@ -14,7 +14,7 @@ from lindley.data.splits import Protocol, make_splits
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
-from lindley.experiment.config import DataConfig, Experiment, load_experiment
+from lindley.experiment.config import DataConfig, Experiment, TrainingConfig, load_experiment
 from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
@@ -39,7 +39,7 @@ def table() -> Table:
 
 def test_results(table: Table, tmp_path: Path) -> None:
     seen: list[tuple[str, float]] = []
-    results = run_experiment(experiment(), table, lambda doing, done: seen.append((doing, done)))
+    results = run_experiment(experiment(), table, lambda doing, detail, done: seen.append((doing, done)))
     path = results.write(tmp_path / "deep" / "folder")
     content = json.loads(path.read_text())
     assert content["schema"] == 1
@@ -92,9 +92,11 @@ def test_repeatable_and_comparable(table: Table) -> None:
     assert fewer.oracle_cllr[0] == pytest.approx(full.oracle_cllr[0], rel=1e-10)
 
 
-def test_real_tables_have_no_oracle(table: Table) -> None:
-    renamed = Table.from_arrays(table.values, table.source, name="mine")
-    results = run_experiment(experiment(splits=1, models=("tlm",)), renamed)
+def test_only_the_named_data_set_has_an_oracle(table: Table) -> None:
+    """A file may be called glass-simulated and hold anything."""
+    chosen = experiment(splits=1, models=("tlm",)).model_copy(update={"data": DataConfig(data="glass-simulated.csv")})
+    results = run_experiment(chosen, table)
+    assert table.name == "glass-simulated"
     assert results.oracle_cllr is None
     assert "oracle" not in results.to_json()
     assert len(results.rows()) == 1
@@ -107,7 +109,35 @@ def test_groups_and_unequal_replicates(table: Table) -> None:
     group = np.array([f"g{int(s[1:]) // 3}" for s in table.source])
     ragged = Table.from_arrays(table.values[keep], table.source[keep], group[keep])
     results = run_experiment(experiment(splits=4, models=("tlm", "tlm-kde+logistic")), ragged)
-    assert all(np.isfinite(results.models["tlm"].test_cllr))
+    whole = run_experiment(experiment(splits=4, models=("tlm",)), table)
+    for name, most in (("tlm", 3.0), ("tlm-kde+logistic", 1.0)):
+        assert max(results.models[name].test_cllr) < most * max(whole.models["tlm"].test_cllr)
+        assert min(results.models[name].test_cllr) > 0
+
+
+NEURAL = ("ntlm-single-pairs-n2-varying+logistic", "ntlm-single-pairs-n2", "ntlm-double-sources-n2-common")
+
+
+def test_neural_models(table: Table) -> None:
+    """They run by name, integration costs no second training, and the same again is the same to the bit."""
+    chosen = experiment(splits=2, models=NEURAL).model_copy(update={"training": TrainingConfig(epochs=30)})
+    seen: list[str] = []
+    results = run_experiment(chosen, table, lambda doing, detail, done: seen.append(f"{doing} {detail}"))
+    assert list(results.models) == list(NEURAL)
+    assert sum("epoch 30 of 30" in line for line in seen) == 2
+    assert all(np.isfinite(result.test_cllr).all() for result in results.models.values())
+    assert max(results.models["ntlm-single-pairs-n2"].test_cllr) < 0.9
+    again = run_experiment(chosen, table)
+    for name in NEURAL:
+        assert again.models[name].test_cllr == results.models[name].test_cllr
+    assert results.to_json()["training"] == {"epochs": 30, "device": "cpu"}
+
+
+def test_no_cuda_is_told_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    chosen = experiment().model_copy(update={"training": TrainingConfig(device="cuda")})
+    with pytest.raises(LindleyError, match="no CUDA device"):
+        run_experiment(chosen, table)
 
 
 def test_anchor_figures_on_real_glass(data_folder: Path) -> None:
@@ -123,50 +153,3 @@ def test_anchor_figures_on_real_glass(data_folder: Path) -> None:
     assert 0.035 < mean["tlm+logistic"] < 0.055  # 0.043 ± 0.008
     assert 0.037 < mean["tlm+logistic+elub"] < 0.047  # 0.041 ± 0.004
     assert 0.018 < float(np.mean(results["tlm"].test_cllr_min)) < 0.030  # 0.022
-
-
-class TestConfig:
-    def test_built_in(self) -> None:
-        demo = load_experiment("demo")
-        assert demo.name == "demo"
-        assert demo.data.data == "glass-simulated"
-        assert "tlm+logistic" in demo.models
-
-    def test_own_file_and_overrides(self, tmp_path: Path) -> None:
-        path = tmp_path / "mine.yaml"
-        path.write_text(
-            "data: {data: t.csv, source_column: pane}\nprotocol: {splits: 2, shares: [2, 1, 1]}\nmodels: [tlm]\n"
-        )
-        mine = load_experiment(str(path), {"protocol": {"seed": 9}})
-        assert (mine.name, mine.protocol.splits, mine.protocol.seed) == ("mine", 2, 9)
-        assert mine.protocol.shares == (2.0, 1.0, 1.0)
-        assert mine.data.source_column == "pane"
-        assert load_experiment(str(path), {"data": {"data": "u.csv"}}).data.source_column is None
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("models: [tlm]\n", "data"),
-            ("data: {data: a.csv}\nmodels: [tlm]\nmodel: x\n", "model"),
-            ("data: {data: a.csv, colour: red}\nmodels: [tlm]\n", "data.colour"),
-            ("data: {data: a.csv}\nprotocol: {split: 3}\nmodels: [tlm]\n", "protocol.split"),
-            ("data: {data: a.csv}\nprotocol: {splits: many}\nmodels: [tlm]\n", "protocol.splits"),
-            ("data: {data: a.csv}\nprotocol: {splits: 0}\nmodels: [tlm]\n", "splits must be 1 or more"),
-            ("data: [unclosed\n", "is not YAML"),
-            ("just text\n", "must hold the keys"),
-        ],
-    )
-    def test_bad_files(self, tmp_path: Path, text: str, message: str) -> None:
-        path = tmp_path / "bad.yaml"
-        path.write_text(text)
-        with pytest.raises(LindleyError, match=message):
-            load_experiment(str(path))
-
-    def test_unknown_experiment(self) -> None:
-        with pytest.raises(LindleyError, match="there is no experiment 'papre'"):
-            load_experiment("papre")
-
-    def test_named_data_knows_its_columns(self) -> None:
-        config = DataConfig(data="glass-simulated", source_column="pane")
-        with pytest.raises(LindleyError, match="leave out --source-column"):
-            config.load()

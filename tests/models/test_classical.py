@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import logsumexp
+from sklearn.covariance import ledoit_wolf_shrinkage
 
 from lindley.data.splits import Part, Side
 from lindley.errors import LindleyError
@@ -247,9 +248,52 @@ class TestShrinkage:
         part, other = sources(1, 100, 2, 3), sources(2, 6, 2, 3)
         values = part.values.copy()
         values[1::2, 0] = values[0::2, 0]
-        with pytest.warns(ShrinkageWarning, match="1 features never vary within a source"):
+        with pytest.warns(ShrinkageWarning, match="1 of 3 features never vary within sources"):
             model = fit_classical([part.with_values(values)], "normal")
         assert np.isfinite(score(model, [other.trace], [other.ref])[0]).all()
+
+    def test_the_intensity_is_that_of_independent_rows(self) -> None:
+        """Two replicates are one contrast: residuals r and −r would count twice, and halve Ledoit and Wolf's weight."""
+        part = sources(5, 15, 2, 12)
+        contrasts = (part.values[0::2] - part.values[1::2]) / np.sqrt(2)
+        sd = np.sqrt((contrasts**2).mean(axis=0))
+        with pytest.warns(ShrinkageWarning) as caught:
+            Moments.estimate(part.values, part.source)
+        (within,) = (w.message for w in caught if w.message.what == "within")  # type: ignore[union-attr]
+        assert within.intensity == pytest.approx(ledoit_wolf_shrinkage(contrasts / sd, assume_centered=True))  # type: ignore[union-attr]
+        assert within.freedom == 15  # type: ignore[union-attr]
+
+    def test_few_sources_still_discriminate(self) -> None:
+        """30 sources of 20 correlated features: shrunk, but not to the point of absurd LLRs."""
+        rng = np.random.default_rng(3)
+        within = np.full((20, 20), 0.5) + 0.5 * np.eye(20)
+        costs = []
+        for seed in range(4):
+            means = 6 * np.random.default_rng(seed).normal(size=(130, 20))
+            values = np.repeat(means, 2, axis=0) + rng.multivariate_normal(np.zeros(20), within, 260)
+            part = Part(values, np.repeat(labels(130), 2), np.arange(260) % 2 == 0)
+            train, test = (Part(part.values[r], part.source[r], part.is_trace[r]) for r in (slice(60), slice(60, None)))
+            with pytest.warns(ShrinkageWarning):
+                model = fit_classical([train], "normal")
+            (llr,) = score(model, [test.trace], [test.ref])
+            costs.append(cllr(LLRs.from_matrix(llr, test.trace.source, test.ref.source)))
+        assert np.mean(costs) < 0.02
+
+    def test_a_single_degree_of_freedom(self) -> None:
+        part = sources(1, 30, np.array([2] + [1] * 29), 5)
+        with pytest.warns(ShrinkageWarning):
+            moments = Moments.estimate(part.values, part.source)
+        correlation = moments.within / np.sqrt(np.outer(moments.within.diagonal(), moments.within.diagonal()))
+        assert np.linalg.eigvalsh(correlation)[0] > 0.1
+
+    def test_a_precise_feature_is_left_alone(self) -> None:
+        part = sources(1, 100, 2, 3)
+        values = part.values.copy()
+        values[:, 0] = np.repeat(values[0::2, 0], 2) + 5e-4 * np.random.default_rng(0).normal(size=200)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            moments = Moments.estimate(values, part.source)
+        assert moments.within[0, 0] == pytest.approx(2.5e-7, rel=0.5)
 
     def test_units_do_not_matter(self) -> None:
         part, other = sources(1, 12, 2, 8), sources(2, 6, 2, 8)

@@ -48,7 +48,7 @@ def test_the_oracle_is_the_floor_and_calibrated(parts: tuple[Part, Part]) -> Non
 def test_scaling_is_undone(parts: tuple[Part, Part]) -> None:
     test = _rows(parts[1], slice(0, 40))
     unit = Scaling(np.zeros(18), np.ones(18))
-    scaling = Scaling.fit(parts[0].values, [], "here")
+    scaling = Scaling.fit(parts[0].values, glass_population().features, "here")
     raw = _llrs(oracle(glass_population(), unit), test)
     scaled = _llrs(oracle(glass_population(), scaling), test.with_values(scaling(test.values)))
     np.testing.assert_allclose(scaled.different, raw.different, rtol=1e-8, atol=1e-8)

@@ -72,7 +72,7 @@ def elub(
     lowest, highest = max(lowest, -np.log10(n_same + 1)), min(highest, np.log10(n_different + 1))
     first = min(0, int(np.floor_divide(lowest, step)))
     last = max(0, int(np.floor_divide(highest, step)) + 1)
-    threshold = np.linspace(first * step, last * step, last - first + 1)
+    threshold = np.arange(first, last + 1, dtype=np.float64) * step  # with an exact zero
 
     # compared as LRs, as LiR does: an LLR on a threshold falls to the same side
     lr_threshold = 10**threshold

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.data.findings import Finding, listing, option_value, quoted
+from lindley.data.findings import Finding, listing, option_list, option_value, quoted
 from lindley.data.labels import Labels
+from lindley.data.spread import LARGEST, leaves_range, rounding_error, spread
 
 __all__ = ["MIN_GROUPS", "Measurements", "check_counts", "check_features", "check_rows"]
 
 MIN_GROUPS = 6
 """Two groups each to train, to validate and to test on."""
 
-_LIKE_ROUNDING = 1e-13
 Floats = NDArray[np.float64]
 
 
@@ -69,7 +69,11 @@ def check_counts(data: Measurements) -> list[Finding]:
 
 
 def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
-    """Features that tell nothing: constant ones, ones that never vary within a source, numbers of rows."""
+    """Features that tell nothing or cannot be computed with.
+
+    These are constant ones, ones whose squares leave the range of floating point, and, where all labels are known,
+    ones that never vary within a source and numbers of rows.
+    """
     findings = []
     codes = np.unique(data.labels.source, return_inverse=True)[1]
     for place, name in enumerate(data.features):
@@ -77,16 +81,18 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
         finite = np.isfinite(values)
         if finite.sum() < 2:
             continue
-        leave_out = f"Leave it out with --ignore-columns {option_value(name)}"
+        leave_out = f"Leave it out with --ignore-columns {option_list(name)}"
         # the difference of two logs is constant up to rounding only
-        tolerance = _LIKE_ROUNDING * max(float(np.abs(values[finite]).max()), 1.0 if logged else 0.0)
-        with np.errstate(over="ignore"):
-            spread = np.ptp(values[finite])
-        if spread <= tolerance:
+        tolerance = float(rounding_error(values[finite], 1.0 if logged else 0.0))
+        if spread(values[finite]) <= tolerance:
             size = float(values[finite][0])
             when = " after the transform" if logged else ""
             message = f"the feature is constant ({size:g}{when}) and tells nothing"
             findings.append(Finding("error", "constant-feature", message, leave_out, data.file, (), name))
+        elif leaves_range(values[finite]):
+            findings.append(_value_range(data, place, leave_out))
+        elif not data.labels.complete:
+            continue
         elif _constant_within(values[finite], codes[finite], tolerance):
             message = (
                 "the feature is the same in all measurements of a source: it describes the source and is not "
@@ -97,10 +103,9 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             kind = _running_number(data.raw[:, place], codes)
             if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
-                option = option_value(name)
-                fix = f"If so, use --ignore-columns {option}"
+                fix = f"If so, use --ignore-columns {option_list(name)}"
                 if kind != "a row number":
-                    fix += f" or --instance-column {option}"
+                    fix += f" or --instance-column {option_value(name)}"
                 findings.append(Finding("warning", "looks-like-instance", message, fix, data.file, (), name))
     return findings
 
@@ -147,6 +152,21 @@ def _shared_rows(file: str, shared: Sequence[dict[str, int]]) -> Finding:
     fix = "If they are one source under two names, give them one label and keep the row once"
     rows = tuple(sorted(row for each in pairs.values() for row in each))
     return Finding("warning", "shared-row", message, fix, file, rows)
+
+
+def _value_range(data: Measurements, place: int, leave_out: str) -> Finding:
+    """A feature of 1e200 has a variance of 1e400, which is no float64; neither is 1e-400."""
+    values, name = data.transformed[:, place], data.features[place]
+    sizes = np.abs(values)
+    large = np.flatnonzero(sizes > LARGEST)
+    if len(large):
+        what = f"{values[large[0]]:g} is so large that its square leaves the range of floating point"
+    else:
+        what = f"the values differ by {float(spread(values[np.isfinite(values)])):.2g} at most: that is so small that "
+        what += "the square leaves the range of floating point"
+    fix = f"Give the feature in another unit, of ordinary numbers, or {leave_out[0].lower()}{leave_out[1:]}"
+    rows = tuple(data.rows[each] for each in large.tolist())
+    return Finding("error", "value-range", what, fix, data.file, rows, name)
 
 
 def _constant_within(values: Floats, codes: NDArray[np.intp], tolerance: float) -> bool:

@@ -41,7 +41,7 @@ class Roles:
 
 def assign_roles(grid: Grid, columns: Columns, reference: str | None) -> tuple[Roles, list[Finding]]:
     """Give every column its part, or say which name is not there, or asked to play two parts."""
-    findings = _unknown_names(grid, columns, reference) + _double_parts(columns, reference)
+    findings = _unknown_names(grid, columns, reference) + _double_parts(grid.file, columns, reference)
     taken = {name for name in (columns.source, columns.group, columns.instance, reference) if name is not None}
     spoken_for = taken.union(columns.include, columns.ignore)
     places: dict[str, int | None] = {}
@@ -126,7 +126,7 @@ def _closest(name: str, names: Sequence[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def _double_parts(columns: Columns, reference: str | None) -> list[Finding]:
+def _double_parts(file: str, columns: Columns, reference: str | None) -> list[Finding]:
     parts: dict[str, list[str]] = {}
     for part, names in (
         ("source", [columns.source]),
@@ -145,6 +145,7 @@ def _double_parts(columns: Columns, reference: str | None) -> list[Finding]:
             "column-used-twice",
             f"the column is asked to be {' and '.join(played)} at once",
             "Name it in one option only",
+            file,
             column=name,
         )
         for name, played in parts.items()

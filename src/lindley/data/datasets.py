@@ -15,7 +15,7 @@ from lindley.data.read import read_table
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 
-__all__ = ["DatasetInfo", "list_datasets", "load_dataset"]
+__all__ = ["DatasetInfo", "dataset_names", "list_datasets", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ def load_dataset(name: str, folder: str | Path | None = None) -> Table:
         raise LindleyError(f"There is no data set '{name}'. {hint}Choose {listing(list(_DATASETS), 8)}.")
     dataset = _DATASETS[name]
     return dataset.load(dataset.info, folder)
+
+
+def dataset_names() -> tuple[str, ...]:
+    """The names alone, without a look at any folder."""
+    return tuple(_DATASETS)
 
 
 def list_datasets() -> list[DatasetInfo]:

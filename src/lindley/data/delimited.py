@@ -19,6 +19,9 @@ _NUMBER_LIKE = re.compile(r"\s*[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?\s*")
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 _HEAD = 200_000  # characters to detect the delimiter by
+_ROWS = 50  # and rows
+_NEARLY_ALL = 0.9  # of the rows: a few bad ones do not decide about the others
+_PREFERRED = ("\t", ";", ",")  # a comma may stand in a name or a number, a tab hardly anywhere
 
 Record = list[str]
 
@@ -86,25 +89,32 @@ def _decode(file: str, data: bytes) -> tuple[str, Finding | None]:
 
 
 def _detect_delimiter(text: str) -> str | None:
-    """The delimiter that splits the header; if several do, the one by which the next rows are as long."""
-    best: tuple[float, int] | None = None
+    """The delimiter that splits the header, and nearly all rows into as many fields.
+
+    If several do, as in ``source;Na, ppm`` above ``s0;1,5``, it is the one that leaves more numbers whole, then
+    the one that stands first among tab, semicolon, comma.
+    """
+    best: tuple[float, float] | None = None
     chosen = None
-    for delimiter in DELIMITER_NAMES:
-        lengths = []
+    for delimiter in _PREFERRED:
         reader = csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter)
+        filled = (record for record in reader if any(field.strip() for field in record))
         try:
-            for record in reader:
-                if any(field.strip() for field in record):
-                    lengths.append(len(record))
-                if len(lengths) > 50:
-                    break
-        except csv.Error:
+            header, *rows = itertools.islice(filled, _ROWS + 1)
+        except (csv.Error, ValueError):  # no row at all
             continue
-        if lengths and lengths[0] > 1:
-            agreeing = sum(length == lengths[0] for length in lengths) / len(lengths)
-            if best is None or (agreeing, lengths[0]) > best:
-                best, chosen = (agreeing, lengths[0]), delimiter
+        if len(header) == 1:
+            continue
+        fitting = sum(_fits(record, len(header)) for record in rows) / max(len(rows), 1)
+        numbers = sum(map(_numbers_in, rows)) / max(sum(map(len, rows)), 1)
+        if best is None or (min(fitting, _NEARLY_ALL), numbers) > best:
+            best, chosen = (min(fitting, _NEARLY_ALL), numbers), delimiter
     return chosen
+
+
+def _fits(record: Record, width: int) -> bool:
+    """Whether a row has as many fields as the header, not counting empty ones behind the last column."""
+    return len(record) == width or (len(record) > width and not "".join(record[width:]).strip())
 
 
 def _records(file: str, text: str, delimiter: str) -> tuple[list[Record], Finding | None]:
@@ -137,7 +147,7 @@ def _equal_lengths(
                 good.append((row, record))
             else:
                 mixed.setdefault(other, []).append(row)
-        elif len(record) > width and not "".join(record[width:]).strip():
+        elif _fits(record, width):
             good.append((row, record[:width]))
             trimmed.append(row)
         elif (other := _other_delimiter(record, width, delimiter, others)) is not None:

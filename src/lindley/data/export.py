@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -47,4 +48,5 @@ def write_atomically(path: Path, data: bytes) -> None:
             "Check that the folder is there and may be written to, and close the file if Excel has it open."
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, or could never be made
+            beside.unlink()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +17,7 @@ __all__ = [
     "errors_first",
     "exit_status",
     "listing",
+    "option_list",
     "option_value",
     "quoted",
     "render_findings",
@@ -22,6 +25,7 @@ __all__ = [
 
 Level = Literal["error", "warning", "note"]
 _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
+_PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,31 @@ def quoted(items: Iterable[object]) -> list[str]:
 
 
 def option_value(name: str) -> str:
-    """A column name as it is typed after an option on the command line."""
-    plain = name.isascii() and name.replace("_", "").replace("-", "").replace(".", "").isalnum()
-    return name if plain else f'"{name}"'
+    """A column name as it is typed in a shell after an option that takes one name."""
+    return _shell(name)
+
+
+def option_list(*names: str) -> str:
+    """Column names as they are typed in a shell after an option that takes a list of them.
+
+    The list is a line of CSV, so that a name that holds a comma stands between quotation marks, and these are
+    kept from the shell by another pair.
+    """
+    return _shell(",".join(_csv_field(name) for name in names))
+
+
+def _csv_field(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name
+
+
+def _shell(text: str) -> str:
+    if text.isascii() and text.translate(_PLAIN_IN_A_SHELL).isalnum():
+        return text
+    if not set(text) & set('"$`\\!'):
+        return f'"{text}"'  # these quotation marks are understood by every shell
+    if os.name == "nt":
+        return '"' + text.replace('"', '\\"') + '"'
+    return shlex.quote(text)
 
 
 def _sentence(text: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.data.columns import Roles
-from lindley.data.findings import Finding, listing, option_value, quoted
+from lindley.data.findings import Finding, listing, option_list, quoted
 from lindley.data.grid import FORMULA, Grid
 from lindley.data.numbers import EXCEL_ERRORS
 
@@ -21,11 +21,15 @@ Texts = NDArray[np.str_]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of all rows: without a column for them, a source is its own group and instances count up."""
+    """The labels of all rows: without a column for them, a source is its own group and instances count up.
+
+    ``complete`` is false when the source or group of a row is not known: nothing is concluded from the others.
+    """
 
     source: Texts
     group: Texts
     instance: Texts
+    complete: bool = True
 
 
 def read_labels(grid: Grid, roles: Roles) -> tuple[Labels | None, list[Finding]]:
@@ -45,7 +49,8 @@ def read_labels(grid: Grid, roles: Roles) -> tuple[Labels | None, list[Finding]]
         findings += _repeated_instances(grid, source, instance, grid.header[roles.instance])
     else:
         instance = _count_within(source)
-    return Labels(_array(source), _array(group), _array(instance)), findings
+    known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
+    return Labels(_array(source), _array(group), _array(instance), known), findings
 
 
 def _array(texts: Sequence[str]) -> Texts:
@@ -155,6 +160,6 @@ def _repeated_instances(grid: Grid, source: Sequence[str], instance: Sequence[st
     message = f"an instance of a source occurs twice: {listing(cases)}"
     fix = (
         "Give each measurement of a source its own label; if the column is no instance, leave it out with "
-        f"--ignore-columns {option_value(name)}"
+        f"--ignore-columns {option_list(name)}"
     )
     return [Finding("error", "repeated-instance", message, fix, grid.file, tuple(rows), name)]

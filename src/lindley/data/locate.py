@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 from lindley.data.export import write_atomically
@@ -31,16 +32,21 @@ def find_file(file: str, subfolder: str, folder: str | Path | None = None) -> Pa
     With ``folder`` only that is searched, so that an explicit choice is never overruled. Otherwise it is
     $LINDLEY_DATA, then the cache; in each the data set's subfolder comes before the folder itself.
     """
-    if folder is not None:
-        roots = [Path(folder)]
-    else:
-        chosen = os.environ.get(DATA_VARIABLE)
-        roots = [*([Path(chosen)] if chosen else []), cache_folder()]
-    for root in roots:
+    for root in _roots(folder):
         for candidate in (root / subfolder / file, root / file):
             if candidate.is_file():
                 return candidate
     return None
+
+
+def _roots(folder: str | Path | None) -> Iterator[Path]:
+    """The folders to search, one at a time: the cache, which needs platformdirs, is asked for only if it is reached."""
+    if folder is not None:
+        yield Path(folder)
+        return
+    if chosen := os.environ.get(DATA_VARIABLE):
+        yield Path(chosen)
+    yield cache_folder()
 
 
 def check_sha256(data: bytes, expected: str, where: str) -> None:

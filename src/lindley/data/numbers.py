@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.data.findings import Finding, listing, option_value, quoted
+from lindley.data.findings import Finding, listing, option_list, quoted
 from lindley.data.grid import FORMULA, Grid
 
 __all__ = ["Numbers", "mark_findings", "number_findings", "parse_numbers"]
@@ -123,7 +123,7 @@ def number_findings(grid: Grid, place: int, numbers: Numbers) -> list[Finding]:
 
 def _describe(kind: str, texts: Sequence[str], column: str, *, everywhere: bool) -> tuple[str, str, str]:
     """Code, message and fix for cells of one kind, of which ``texts`` are the different contents."""
-    leave_out = f"leave the column out with --ignore-columns {option_value(column)}"
+    leave_out = f"leave the column out with --ignore-columns {option_list(column)}"
     some = listing(texts)
     one = len(texts) == 1
     match kind:

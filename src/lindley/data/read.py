@@ -13,7 +13,7 @@ from lindley.data.check import Measurements, check_counts, check_features, check
 from lindley.data.columns import Columns, Roles, assign_roles
 from lindley.data.delimited import read_delimited
 from lindley.data.excel import read_workbook
-from lindley.data.findings import Finding, TableError, errors_first, listing, option_value
+from lindley.data.findings import Finding, TableError, errors_first, listing, option_list
 from lindley.data.grid import Grid
 from lindley.data.labels import read_labels
 from lindley.data.numbers import Numbers, mark_findings, number_findings, parse_numbers
@@ -88,9 +88,11 @@ def examine_table(
             transformed = transform.apply(raw, reference)
     if labels is not None and grid.complete and grid.rows:
         data = Measurements(grid.file, grid.rows, features, raw, transformed, labels)
-        findings += check_counts(data)
+        if labels.complete:
+            findings += check_counts(data)
         findings += check_features(data, logged=transform.kind != "none")
-        findings += check_rows(data, allow_duplicates=allow_duplicates)
+        if labels.complete:
+            findings += check_rows(data, allow_duplicates=allow_duplicates)
     found = errors_first(findings)
     if labels is None or any(finding.level == "error" for finding in found):
         return Examination(None, found, None)
@@ -138,12 +140,19 @@ def _read_grid(path: Path, sheet: str | None) -> tuple[Grid | None, list[Finding
 
 
 def _missing_file(path: Path) -> Finding:
+    from lindley.data.datasets import dataset_names  # which itself reads tables
+
     folder = path.parent
     if not folder.is_dir():
         message = f"there is no such file, nor its folder {folder}"
         return Finding("error", "missing-file", message, "Check the path", path.name)
     close = difflib.get_close_matches(path.name, [each.name for each in folder.iterdir()], 1)
     fix = f"Did you mean '{close[0]}'?" if close else "Check the name and the folder"
+    if path.name == str(path):
+        wanted = path.name.casefold().replace("_", "-").replace(" ", "-")
+        named = difflib.get_close_matches(wanted, dataset_names(), 1, cutoff=0.75)
+        if named and (not close or named[0] == wanted):
+            fix = f"Did you mean the data set '{named[0]}'?"
     return Finding("error", "missing-file", f"there is no such file in {folder.resolve()}", fix, path.name)
 
 
@@ -181,7 +190,7 @@ def _non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform) 
         else:
             fix = (
                 "Give the measured value; if values are below the detection limit, leave the column out with "
-                f"--ignore-columns {option_value(name)}; if they are logs already, leave the transform out"
+                f"--ignore-columns {option_list(name)}; if they are logs already, leave the transform out"
             )
         rows = tuple(grid.rows[each] for each in hits.tolist())
         findings.append(Finding("error", "non-positive", message, fix, grid.file, rows, name))

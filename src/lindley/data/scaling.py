@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lindley.data.findings import listing, option_list, quoted
+from lindley.data.spread import LARGEST, SMALLEST, leaves_range, rounding_error, spread
 from lindley.errors import LindleyError
 
 __all__ = ["Scaling"]
@@ -25,16 +27,18 @@ class Scaling:
     @classmethod
     def fit(cls, values: Floats, features: Sequence[str], where: str) -> Scaling:
         """The grand mean and standard deviation of all instances; ``where`` names them in an error."""
-        mean, sd = values.mean(axis=0), values.std(axis=0, ddof=1)
-        # A constant column can leave a rounding error behind: 1e-12 of its size is no spread.
-        constant = sd <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
-        if constant.any():
-            names = ", ".join(np.asarray(features)[constant])
+        if len(constant := _names(features, spread(values) <= rounding_error(values))):
+            has, says, it = ("has", "says", "it") if len(constant) == 1 else ("have", "say", "them")
             raise LindleyError(
-                f"{where}: {names} has one value over the whole training part and says nothing about sources. "
-                f"Leave it out with --ignore-columns {names.replace(', ', ',')}."
+                f"{where}: {listing(quoted(constant))} {has} one value over the whole training part and {says} "
+                f"nothing about sources. Leave {it} out with --ignore-columns {option_list(*constant)}."
             )
-        return cls(mean, sd)
+        if len(extreme := _names(features, leaves_range(values))):
+            raise LindleyError(
+                f"{where}: the variance of {listing(quoted(extreme))} leaves the range of floating point, as values "
+                f"are above {LARGEST:g} or differ by less than {SMALLEST:g}. Give them in another unit."
+            )
+        return cls(values.mean(axis=0), values.std(axis=0, ddof=1))
 
     def __call__(self, values: Floats) -> Floats:
         """Raw to standardised."""
@@ -43,3 +47,7 @@ class Scaling:
     def undo(self, values: Floats) -> Floats:
         """Standardised to raw."""
         return values * self.sd + self.mean
+
+
+def _names(features: Sequence[str], which: NDArray[np.bool_]) -> list[str]:
+    return [name for name, chosen in zip(features, which.tolist(), strict=True) if chosen]

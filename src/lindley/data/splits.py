@@ -66,8 +66,10 @@ class Side:
     source: NDArray[np.str_]  # (items,)
 
     def __getitem__(self, items: slice) -> Side:
-        """Some of the items."""
-        start, stop, _ = slice(items.start, items.stop).indices(len(self.source))
+        """Some of the items: a slice without a step."""
+        if items.step not in (None, 1):
+            raise ValueError(f"items are taken in one piece: a step of {items.step} is not offered")
+        start, stop, _ = items.indices(len(self.source))
         rows = (self.item >= start) & (self.item < stop)
         return Side(self.values[rows], self.item[rows] - start, self.source[start:stop])
 
@@ -132,7 +134,8 @@ def make_splits(table: Table, protocol: Protocol) -> list[Split]:
 
     Raises:
         LindleyError: if a part would hold fewer than two groups, if a feature is constant over the training
-            part of a split, or if the test part of a split has no same-source pair.
+            part of a split or leaves the range of floating point, or if the test part of a split has no
+            same-source pair.
     """
     return [_split(table, protocol, index) for index in range(protocol.splits)]
 

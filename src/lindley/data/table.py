@@ -39,6 +39,15 @@ class Table:
         for name in ("source", "group", "instance"):
             if getattr(self, name).shape != (rows,):
                 raise ValueError(f"{name} {getattr(self, name).shape} does not fit {rows} rows")
+        if self.group is not self.source:
+            _, first, code = np.unique(self.source, return_index=True, return_inverse=True)
+            other = np.flatnonzero(self.group != self.group[first][code])
+            if other.size:
+                row = other[0]
+                raise ValueError(
+                    f"source '{self.source[row]}' is in two groups, '{self.group[first][code[row]]}' and "
+                    f"'{self.group[row]}': a source belongs to one group"
+                )
 
     @classmethod
     def from_arrays(

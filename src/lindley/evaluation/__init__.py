@@ -1,5 +1,6 @@
 """Evaluation: metrics, the data of plots, confidence intervals, and more pairs than memory holds."""
 
+from lindley.evaluation.axes import AxisAnalysis, analyse_axes
 from lindley.evaluation.bootstrap import Interval, bootstrap
 from lindley.evaluation.curves import ece, histogram, pav_curve, tippett
 from lindley.evaluation.metrics import (
@@ -17,7 +18,9 @@ from lindley.evaluation.metrics import (
 from lindley.evaluation.streaming import compress
 
 __all__ = [
+    "AxisAnalysis",
     "Interval",
+    "analyse_axes",
     "bootstrap",
     "cllr",
     "cllr_cal",

@@ -51,6 +51,8 @@ def bootstrap(
     the source of every row and column. A resampling without any same-source or any different-source pair is
     drawn again. ``fast`` uses matrix products for ``cllr`` and a single sort for ``cllr_min``; the numbers
     are the same.
+
+    A bound is infinite where the metric of the replicates around it is, as ``devpav`` of separated LLRs.
     """
     if not 0 < level < 1 or n < 1:
         raise LindleyError(f"bootstrap: level must lie between 0 and 1 and n above 0, got {level} and {n}")
@@ -58,8 +60,21 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     replicates = _FAST[metric] if fast and metric in _FAST else _any_metric(metric)
     values = np.array(list(replicates(pairs, _multiplicities(pairs, rng, n))))
-    lower, upper = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(metric(pairs.llrs()), float(lower), float(upper), level, n)
+    lower, upper = _percentiles(values, level)
+    return Interval(metric(pairs.llrs()), lower, upper, level, n)
+
+
+def _percentiles(values: Floats, level: float) -> tuple[float, float]:
+    if np.isnan(values).any():
+        raise LindleyError(
+            f"bootstrap: the metric is not a number in {np.count_nonzero(np.isnan(values))} of {values.size} "
+            "replicates, so that it has no interval; choose another metric"
+        )
+    lower, upper = (1 - level) / 2, (1 + level) / 2
+    if np.isfinite(values).all():
+        return float(np.quantile(values, lower)), float(np.quantile(values, upper))
+    # there is nothing between a finite value and ∞: the next replicate further out
+    return float(np.quantile(values, lower, method="lower")), float(np.quantile(values, upper, method="higher"))
 
 
 @dataclass(frozen=True, eq=False)

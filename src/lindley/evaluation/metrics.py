@@ -29,14 +29,21 @@ __all__ = [
 ]
 
 
+MAX_LLR = 1e200
+"""LLRs beyond ± this count as this in a cost: sums of costs stay finite, whatever LLRs there are."""
+
+
 def mean(values: Floats, weight: Floats | None) -> float:
     """Weighted mean, ``None`` being equal weights."""
     return float(values.mean() if weight is None else np.sum(weight * values) / weight.sum())
 
 
 def log2_cost(llr: Floats) -> Floats:
-    """log2(1 + 10^llr): the cost in bits of a log10 LLR for a different-source pair; always finite."""
-    ln_lr = LN10 * llr
+    """log2(1 + 10^llr): the cost in bits of a log10 LLR for a different-source pair; always finite.
+
+    LLRs count up to ±1e200.
+    """
+    ln_lr = LN10 * np.clip(llr, -MAX_LLR, MAX_LLR)
     return np.asarray((np.maximum(ln_lr, 0.0) + np.log1p(np.exp(-np.abs(ln_lr)))) / math.log(2.0))
 
 
@@ -135,7 +142,7 @@ def _devpav_of_blocks(blocks: Blocks) -> float:
     finite = np.isfinite(blocks.llr)
     if not finite.any():
         return math.inf
-    x = np.stack([blocks.lower[finite], blocks.upper[finite]], axis=1).reshape(-1)
+    x = np.stack([blocks.lower[finite], blocks.upper[finite]], axis=1).reshape(-1).clip(-MAX_LLR, MAX_LLR)
     off = np.repeat(blocks.llr[finite], 2) - x
     length = x[-1] - x[0]
     if length == 0:
@@ -143,9 +150,9 @@ def _devpav_of_blocks(blocks: Blocks) -> float:
     left, right = np.abs(off[:-1]), np.abs(off[1:])
     # ∫ |linear| / Δx: a trapezium, or two triangles where the line crosses the identity
     crosses = np.sign(off[:-1]) * np.sign(off[1:]) < 0
-    total = np.where(crosses, left + right, 1.0)
-    height = np.where(crosses, (left**2 + right**2) / (2 * total), (left + right) / 2)
-    return float(np.sum(height * np.diff(x)) / length)
+    total = np.where(crosses, left + right, np.inf)
+    height = np.where(crosses, (left * (left / total) + right * (right / total)) / 2, (left + right) / 2)
+    return float(np.sum(height * (np.diff(x) / length)))
 
 
 def summary(llrs: LLRs) -> dict[str, float]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lindley.data.columns import Columns
-from lindley.data.datasets import list_datasets, load_dataset
+from lindley.data.datasets import dataset_names, load_dataset
 from lindley.data.read import Examination, examine_table, read_table
 from lindley.data.splits import Protocol
 from lindley.data.summary import summarise
@@ -19,7 +20,7 @@ from lindley.data.transform import Transform
 from lindley.errors import LindleyError
 from lindley.experiment.names import parse_models
 
-__all__ = ["BUILT_IN", "DataConfig", "Experiment", "load_experiment"]
+__all__ = ["BUILT_IN", "DataConfig", "Experiment", "TrainingConfig", "load_experiment"]
 
 BUILT_IN = ("demo",)
 
@@ -55,7 +56,7 @@ class DataConfig(BaseModel):
 
     def _named(self) -> bool:
         """Whether this is a named data set, which knows its columns."""
-        if self.data not in {info.name for info in list_datasets()}:
+        if self.data not in dataset_names():
             return False
         if options := self.model_dump(exclude_defaults=True, exclude={"data"}):
             raise LindleyError(
@@ -76,6 +77,15 @@ class DataConfig(BaseModel):
         return columns, Transform(self.transform, self.reference_column)
 
 
+class TrainingConfig(BaseModel):
+    """How the neural models are trained; the classical ones have no use for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(default=2000, ge=1, description="passes over the training pairs or sources")
+    device: Literal["cpu", "cuda"] = "cpu"
+
+
 class Experiment(BaseModel):
     """Everything that decides the numbers of a run."""
 
@@ -84,21 +94,46 @@ class Experiment(BaseModel):
     name: str
     data: DataConfig
     protocol: Protocol = Protocol()
+    training: TrainingConfig = TrainingConfig()
     models: tuple[str, ...]
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        """The name becomes part of the name of a folder, and must not lead elsewhere."""
+        if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" ."):
+            raise LindleyError(
+                f"the experiment cannot be called '{name}': its name becomes part of the name of a folder. Give a "
+                "plain name, without / and \\, such as 'name: glass' in the YAML file."
+            )
+        return name
+
+
+_SECTIONS = {"data": "{data: glass.csv}", "protocol": "{splits: 21}", "training": "{epochs: 2000}"}
+"""The parts of an experiment that hold names and values, with an example of each."""
 
 
 def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | None = None) -> Experiment:
     """A built-in experiment, or one from a YAML file, with some of its values replaced.
 
-    ``overrides`` holds values for ``data``, ``protocol`` and, under ``experiment``, for the top level. A new
-    ``data`` entry starts afresh: the columns of another table would not fit.
+    ``overrides`` holds values for ``data``, ``protocol``, ``training`` and, under ``experiment``, for the top level. A new
+    ``data`` entry starts afresh: the columns of another table would not fit. In a file, ``data: NAME`` is short
+    for ``data: {data: NAME}``.
     """
     content = _read(name_or_path)
     overrides = overrides or {}
     if "data" in overrides.get("data", {}):
         content["data"] = {}
-    for section in ("data", "protocol"):
-        content[section] = {**(content.get(section) or {}), **overrides.get(section, {})}
+    if isinstance(content.get("data"), str):
+        content["data"] = {"data": content["data"]}
+    for section, example in _SECTIONS.items():
+        given = {} if content.get(section) is None else content[section]
+        if not isinstance(given, dict):
+            raise LindleyError(
+                f"the experiment '{name_or_path}' does not read: {section} must hold names and values, such as "
+                f"{section}: {example}, and not {given!r}"
+            )
+        content[section] = {**given, **overrides.get(section, {})}
     content |= overrides.get("experiment", {})
     try:
         experiment = Experiment.model_validate(content)
@@ -111,7 +146,7 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
 
 def _read(name_or_path: str) -> dict[str, Any]:
     if name_or_path in BUILT_IN:
-        text, name = files("lindley.experiment").joinpath(f"{name_or_path}.yaml").read_text(), name_or_path
+        text, name = files("lindley.experiment").joinpath(f"{name_or_path}.yaml").read_text("utf-8"), name_or_path
     else:
         path = Path(name_or_path)
         if not path.is_file():
@@ -119,11 +154,23 @@ def _read(name_or_path: str) -> dict[str, Any]:
                 f"there is no experiment '{name_or_path}': give a built-in one ({', '.join(BUILT_IN)}) or the path of "
                 "a YAML file"
             )
-        text, name = path.read_text(encoding="utf-8"), path.stem
+        text, name = _text(path), path.stem
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # the 40th of January is a ValueError
         raise LindleyError(f"{name_or_path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise LindleyError(f"{name_or_path} must hold the keys data, protocol and models")
     return {"name": name, **content}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} (0x{error.object[error.start]:02x})"
+        raise LindleyError(f"{path}: {byte} is not UTF-8 text. Save the file with encoding UTF-8.") from error
+    except OSError as error:
+        raise LindleyError(
+            f"{path} cannot be read ({error.strerror or error}). Check that you may read the file."
+        ) from error

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from lindley.errors import LindleyError
 
-__all__ = ["BASES", "CALIBRATION_NAMES", "GAUSSIANISER_NAMES", "ModelName", "parse_models"]
+__all__ = [
+    "BASES",
+    "CALIBRATION_NAMES",
+    "CLASSICAL",
+    "GAUSSIANISER_NAMES",
+    "INTEGRATIONS",
+    "NEURAL",
+    "ModelName",
+    "parse_models",
+]
 
 # Names only, so that `lindley --help` loads neither torch nor scikit-learn; a test holds them to what there is.
-BASES = {
+CLASSICAL = {
     "tlm": "two-level model, normal between sources",
     "tlm-kde": "two-level model, kernel density between sources",
+}
+NEURAL = {
+    f"ntlm-{projection}-{mode}-n{within}": f"neural two-level model, {projection} projection, trained on {mode}, "
+    f"{'one within variance' if within == 1 else 'within variances for trace and ref'}"
+    for projection in ("single", "double")
+    for mode in ("pairs", "sources")
+    for within in (1, 2)
+}
+INTEGRATIONS = {
+    "common": "the variance, common to all sources, integrated out",
+    "varying": "the within variance, varying between sources, integrated out",
+}
+BASES = {
+    **CLASSICAL,
+    **NEURAL,
+    **{f"{name}-{law}": f"{text}; {about}" for name, text in NEURAL.items() for law, about in INTEGRATIONS.items()},
 }
 GAUSSIANISER_NAMES = {
     "quantile": "marginal quantile transform in front",
@@ -41,9 +66,18 @@ class ModelName:
         return front + "+".join((self.base, *self.calibrations))
 
     @property
-    def raw(self) -> ModelName:
-        """The same model before calibration."""
-        return ModelName(self.gaussianiser, self.base, ())
+    def before(self) -> ModelName | None:
+        """What must be there first: the model without its last calibration, or without its integration; or nothing."""
+        if self.calibrations:
+            return ModelName(self.gaussianiser, self.base, self.calibrations[:-1])
+        if self.integration:
+            return ModelName(self.gaussianiser, self.base.removesuffix(f"-{self.integration}"), ())
+        return None
+
+    @property
+    def integration(self) -> str | None:
+        """How the variance is integrated out, if it is."""
+        return next((law for law in INTEGRATIONS if self.base.endswith(f"-{law}")), None)
 
     @classmethod
     def parse(cls, text: str) -> ModelName:
@@ -59,10 +93,17 @@ class ModelName:
                 close = get_close_matches(part, known, n=1)
                 hint = f" Did you mean '{close[0]}'?" if close else ""
                 raise LindleyError(
-                    f"model '{text}': there is no {what} '{part}'.{hint} Known: {', '.join(known)}. "
+                    f"model '{text}': there is no {what} '{part}'.{hint} Known: {_listing(known)}. "
                     "A name reads [transform:]model[+calibration…], as in yeo-johnson:tlm+logistic+elub."
                 )
         return cls(front or None, base, tuple(calibrations))
+
+
+def _listing(known: Mapping[str, str]) -> str:
+    """The known names; the many neural models as a pattern."""
+    neural = "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind, or neither"
+    names = [name for name in known if not name.startswith("ntlm-")]
+    return ", ".join(names + ([neural] if len(names) < len(known) else []))
 
 
 def parse_models(names: Iterable[str]) -> tuple[ModelName, ...]:

@@ -4,13 +4,8 @@ All laws here see instances in a basis where covariances are diagonal. A trace i
 variance d = var_within_trace / M per axis; a ref is the mean y of N instances, with e = var_within_ref / N. Shapes
 carry a leading run dimension: x is (run, traces, axis), y is (run, refs, axis), d and e broadcast to (run, 1, axis).
 
-Every law gives
-
-    ln_marginal(x, d)     ln p(x)                  (run, traces)
-    ln_joint(x, y, d, e)  ln p(x, y | one source)  (run, traces, refs)
-    ln_lr(x, y, d, e)     ln p(x, y | one source) − ln p(x) − ln p(y)
-
-for all pairs at once, as matrix products: memory is traces × refs, never traces × refs × axes.
+Every law gives ``ln_lr(x, y, d, e)`` = ln p(x, y | one source) − ln p(x) − ln p(y), (run, traces, refs), for all pairs
+at once. The two laws here do so by matrix products: memory is traces × refs, never traces × refs × axes.
 """
 
 from __future__ import annotations
@@ -22,24 +17,19 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from lindley.models.axes import AxisLaw
+
 __all__ = ["Between", "KernelBetween", "NormalBetween"]
 
 LN_2PI = math.log(2 * math.pi)
 UNDERFLOW = 1e-280
 """A sum of products of exponentials below this may have lost terms; it is redone by an exact log-sum-exp."""
-PAIRS_PER_REDO = 1 << 16
+TERMS_PER_REDO = 1 << 24
+"""Terms of exact sums held at a time: 128 MiB."""
 
 
 class Between(Protocol):
     """The contract of a between-source law."""
-
-    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
-        """ln p(x), (run, traces)."""
-        ...
-
-    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
-        """ln p(x, y | one source), (run, traces, refs)."""
-        ...
 
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
         """ln LR of all pairs, (run, traces, refs)."""
@@ -47,7 +37,7 @@ class Between(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class NormalBetween:
+class NormalBetween(AxisLaw):
     """Source means are N(mean, var) per axis: Lindley's normal–normal model."""
 
     mean: Tensor  # (run, 1, axis)
@@ -66,6 +56,21 @@ class NormalBetween:
         rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
         return _coupled(x * (b / delta), y, rows, columns)
+
+    def ln_lr_axis(self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """The term of one axis in `ln_lr`."""
+        return self._ln_lr(x, y, d, e, self.mean[:, :, axis, None], self.var[:, :, axis, None])
+
+    @staticmethod
+    def _ln_lr(x: Tensor, y: Tensor, d: Tensor, e: Tensor, mean: Tensor, b: Tensor) -> Tensor:
+        delta = b * d + b * e + d * e
+        x, y = x - mean, y - mean
+        quadratic = x**2 * b**2 / ((b + d) * delta) + y**2 * b**2 / ((b + e) * delta)
+        return 0.5 * (((b + d) * (b + e) / delta).log() - quadratic) + x * y * (b / delta)
+
+    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """All axes of given pairs at once, (run, pairs, axis)."""
+        return self._ln_lr(x, y, d, e, self.mean, self.var)
 
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
         """½ Σ ln[(b+d)(b+e)/Δ] − ½ Σ x̃² b²/((b+d)Δ) − ½ Σ ỹ² b²/((b+e)Δ) + Σ x̃ (b/Δ) ỹ.
@@ -159,8 +164,9 @@ def _redo(ln_sum: Tensor, lost: Tensor, a: Tensor, c: Tensor) -> Tensor:
     where = lost.nonzero(as_tuple=True)
     if len(where[0]) == 0:
         return ln_sum
+    n_pairs = max(1, TERMS_PER_REDO // a.shape[-1])
     redone = [
         torch.logsumexp(a[run, i] + c[run, j], -1)
-        for run, i, j in zip(*(torch.split(index, PAIRS_PER_REDO) for index in where), strict=True)
+        for run, i, j in zip(*(torch.split(index, n_pairs) for index in where), strict=True)
     ]
     return ln_sum.index_put(where, torch.cat(redone))

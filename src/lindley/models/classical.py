@@ -33,7 +33,7 @@ from lindley.models.between import Between, KernelBetween, NormalBetween
 from lindley.models.shrinkage import ShrinkageWarning, shrink_covariance
 from lindley.models.two_level import TwoLevel
 
-__all__ = ["Moments", "fit_classical"]
+__all__ = ["Moments", "estimate_moments", "fit_classical"]
 
 Floats = NDArray[np.float64]
 
@@ -66,21 +66,9 @@ class Moments:
         np.add.at(total, item, values)
         means = total / count[:, None]
 
-        # Scaled so that their products sum to the mean of the sources' covariances.
-        replicated = (count >= 2)[item]
-        residuals = (values - means[item])[replicated]
-        residuals *= np.sqrt(1 / (count[item][replicated] - 1))[:, None]
-        n_replicated = int((count >= 2).sum())
-        within = shrink_covariance(
-            residuals * np.sqrt(len(residuals) / n_replicated),
-            freedom=int((count[count >= 2] - 1).sum()),
-            floor=1e-6 * values.var(axis=0),
-            what="within",
-        )
-        deviations = (means - values.mean(axis=0)) * np.sqrt(count)[:, None]
-        between_means = shrink_covariance(
-            deviations * np.sqrt(m / (m - 1)), freedom=m - 1, floor=np.zeros(p), what="between"
-        )
+        total_variance = values.var(axis=0)
+        within = shrink_covariance(_within_contrasts(values, item, count), total_variance, "within")
+        between_means = shrink_covariance(_between_contrasts(means, count), total_variance, "between")
         kappa = float((n - (count**2).sum() / n) / (m - 1))
         return cls(
             source_means=means,
@@ -100,15 +88,48 @@ class Moments:
         return basis, np.maximum(var_between, 0.0)
 
 
-def fit_classical(parts: Sequence[Part], between: Literal["normal", "kernel"]) -> TwoLevel:
-    """The classical model of every run, from its training part.
+def _within_contrasts(values: Floats, item: NDArray[np.intp], count: NDArray[np.intp]) -> Floats:
+    """n_i − 1 independent contrasts of every source with n_i ≥ 2, (degrees of freedom, feature).
 
-    Nearly singular covariances are shrunk, with one `ShrinkageWarning` for all runs.
+    Weighted such that their mean square is the mean of the sources' covariance matrices, each source counting the same.
     """
+    rows = np.argsort(item, kind="stable")
+    first = np.cumsum(count) - count
+    contrasts = []
+    for n in np.unique(count[count >= 2]):
+        replicates = values[rows[first[count == n][:, None] + np.arange(n)]]  # (sources, n, feature)
+        contrasts.append(np.einsum("kn,snf->skf", scipy.linalg.helmert(n), replicates).reshape(-1, values.shape[1]))
+        contrasts[-1] /= np.sqrt(n - 1)
+    stacked = np.concatenate(contrasts)
+    result: Floats = stacked * np.sqrt(len(stacked) / (count >= 2).sum())
+    return result
+
+
+def _between_contrasts(means: Floats, count: NDArray[np.intp]) -> Floats:
+    """m − 1 contrasts of the source means, (m − 1, feature), whose squares sum to Σ n_i (z_i − z̄)(z_i − z̄)ᵀ.
+
+    A reflection that sends the weights √n_i to the first axis leaves the weighted mean in the first row.
+    """
+    weights = np.sqrt(count)
+    mirror = weights / np.linalg.norm(weights)
+    mirror[0] -= 1
+    weighted = (means - np.average(means, axis=0, weights=count)) * weights[:, None]
+    reflected: Floats = weighted - np.outer(mirror, mirror @ weighted) * (2 / (mirror @ mirror))
+    return reflected[1:]
+
+
+def estimate_moments(parts: Sequence[Part]) -> list[Moments]:
+    """The moments of every run's training part, with one `ShrinkageWarning` for all runs."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         moments = [Moments.estimate(part.values, part.source) for part in parts]
     _warn_once(caught, len(parts))
+    return moments
+
+
+def fit_classical(parts: Sequence[Part], between: Literal["normal", "kernel"]) -> TwoLevel:
+    """The classical model of every run, from its training part."""
+    moments = estimate_moments(parts)
     bases, var_between = zip(*(m.eigenbasis() for m in moments), strict=True)
     centre = _stack([m.source_means.mean(axis=0)[None] for m in moments])
     projection = _stack(bases)
@@ -143,4 +164,4 @@ def _warn_once(caught: Sequence[warnings.WarningMessage], n_runs: int) -> None:
     for what in sorted({w.message.what for w in shrunk if isinstance(w.message, ShrinkageWarning)}):
         same = [w.message for w in shrunk if isinstance(w.message, ShrinkageWarning) and w.message.what == what]
         message = same[0] if n_runs == 1 else same[0].over_runs(same, n_runs)
-        warnings.warn(message, stacklevel=3)
+        warnings.warn(message, stacklevel=4)

@@ -2,8 +2,9 @@
 
 The Gaussianising benchmark of the paper (Ramirez et al.). Fitted on the training part only. Both are
 scikit-learn's: `QuantileTransformer` sends the empirical quantiles of a feature to those of the standard normal law
-(values beyond the training range are held at its ends, so a pair out there looks alike), and `PowerTransformer`
-fits Yeo and Johnson's one-parameter family by maximum likelihood.
+and `PowerTransformer` fits Yeo and Johnson's one-parameter family by maximum likelihood. Left alone, the former sends the
+smallest and the largest training value, and all beyond them, to ±5.2. Here they go where the extremes of n normal values are
+expected, ±Φ⁻¹(1 − 1/2n): a pair beyond the training range looks alike, but not outlandish.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 __all__ = ["GAUSSIANISERS", "Gaussianiser", "fit_gaussianiser"]
 
@@ -34,8 +36,9 @@ def fit_gaussianiser(kind: Gaussianiser, values: Floats) -> Callable[[Floats], F
     else:
         transformer = PowerTransformer(method="yeo-johnson", standardize=True)
     fitted = transformer.fit(values)
+    end = ndtri(1 - 0.5 / len(values)) if kind == "quantile" else np.inf
 
     def transform(new: Floats) -> Floats:
-        return np.asarray(fitted.transform(new), dtype=np.float64)
+        return np.clip(np.asarray(fitted.transform(new), dtype=np.float64), -end, end)
 
     return transform

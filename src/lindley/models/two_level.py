@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from lindley.data.splits import Side
 from lindley.llrs import LN10
+from lindley.models.axes import AxisLaw
 from lindley.models.between import Between
 
 __all__ = ["TwoLevel", "score"]
@@ -38,6 +40,10 @@ class TwoLevel:
     var_within_ref: Tensor  # (run, 1, axis)
     between: Between
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> TwoLevel:
+        """The same model with every tensor sent through ``function``: another precision, device or choice of runs."""
+        return _mapped(self, function)
+
     def project(self, values: Tensor) -> Tensor:
         """(run, items, feature) → (run, items, axis)."""
         return (values - self.centre) @ self.projection
@@ -50,6 +56,16 @@ class TwoLevel:
         """
         d, e = self.var_within_trace / n_trace, self.var_within_ref / n_ref
         return self.between.ln_lr(self.project(trace), self.project(ref), d, e)
+
+    def ln_lr_pairs(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> Tensor:
+        """ln LR per axis of given pairs: trace and ref (run, pairs, feature), the result (run, pairs, axis)."""
+        d, e = self.var_within_trace / n_trace, self.var_within_ref / n_ref
+        return self._axis_law().ln_lr_pairs(self.project(trace), self.project(ref), d, e)
+
+    def _axis_law(self) -> AxisLaw:
+        if not isinstance(self.between, AxisLaw):
+            raise TypeError(f"{type(self.between).__name__} does not factor over axes")
+        return self.between
 
 
 def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
@@ -76,6 +92,17 @@ def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list
             for run, (r, c) in enumerate(zip(some_rows, some_columns, strict=True)):
                 scores[run][np.ix_(r, c)] = llr[run, : len(r), : len(c)]
     return scores
+
+
+T = TypeVar("T")
+
+
+def _mapped(value: T, function: Callable[[Tensor], Tensor]) -> T:
+    if isinstance(value, Tensor):
+        return cast(T, function(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _mapped(getattr(value, f.name), function) for f in fields(value)})
+    return value
 
 
 def _counts(sides: Sequence[Side]) -> list[int]:
