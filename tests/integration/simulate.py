@@ -42,7 +42,11 @@ def identity_model(
 
 
 def varying_law(
-    prior: InverseGamma, b: float, *, added: tuple[float, float] = (0.0, 0.0), nodes: tuple[Floats, Floats] | None = None
+    prior: InverseGamma,
+    b: float,
+    *,
+    added: tuple[float, float] = (0.0, 0.0),
+    nodes: tuple[Floats, Floats] | None = None,
 ) -> VaryingVariance:
     """One axis with mean 0; the variances of trace and ref are σ² + ``added``, for d = 1/M and e = 1/N."""
     sigma2, ln_weight = quadrature_nodes(prior) if nodes is None else nodes

@@ -33,9 +33,9 @@ class MixtureBetween(AxisLaw):
             mean, b, ln_w = (t[:, k, axis, None, None] for t in (self.means, self.var, self.ln_weights))
             u, v = x - mean, y - mean
             delta = b * d + b * e + d * e
-            joint.append(
-                ln_w - 0.5 * (((b + e) * u**2 + (b + d) * v**2 - 2 * b * u * v) / delta + delta.log() + 2 * LN_2PI)
-            )
+            # (b+e)u² + (b+d)v² − 2buv as a sum of squares, which cannot cancel.
+            squares = b * (u - v) ** 2 + e * u**2 + d * v**2
+            joint.append(ln_w - 0.5 * (squares / delta + delta.log() + 2 * LN_2PI))
             trace.append(ln_w - 0.5 * (u**2 / (b + d) + (b + d).log() + LN_2PI))
             ref.append(ln_w - 0.5 * (v**2 / (b + e) + (b + e).log() + LN_2PI))
         return _ln_sum(joint) - _ln_sum(trace) - _ln_sum(ref)

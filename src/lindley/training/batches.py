@@ -62,21 +62,17 @@ class Shuffle:
         return self.order.gather(1, torch.fmod(a * positions + c, self.n).long())
 
 
-def _slots(n: Sequence[int], n_parts: int, of: Sequence[int] | None = None) -> list[tuple[Tensor, Tensor]]:
-    """For every batch: positions (run, size) of n items per run, and which of them are there (run, size).
-
-    The items are spread as evenly as ``of`` is, where given: batch edges are proportional to those of ``of``.
-    """
-    of = n if of is None else of
-    edges = np.array(
-        [[m * round(o * b / n_parts) // o for b in range(n_parts + 1)] for m, o in zip(n, of, strict=True)]
-    )
+def _slots(n: Sequence[int], n_parts: int) -> list[tuple[Tensor, Tensor]]:
+    """For every batch: positions (run, size) of n items per run, and which of them are there (run, size)."""
+    edges = np.array([[round(k * b / n_parts) for b in range(n_parts + 1)] for k in n])
     slots = []
     for b in range(n_parts):
         size = int((edges[:, b + 1] - edges[:, b]).max())
         positions = edges[:, b, None] + np.arange(size)
         there = positions < edges[:, b + 1, None]
-        slots.append((torch.from_numpy(np.where(there, positions, 0).astype(np.float64)), torch.from_numpy(there)))
+        # A position that is not there may run over the end of a shorter run: it is taken from the start.
+        inside = np.where(there, positions, 0).astype(np.float64)
+        slots.append((torch.from_numpy(inside), torch.from_numpy(there)))
     return slots
 
 
@@ -115,7 +111,9 @@ class Evaluation:
             weight[run][i, j], weight[run][k, l] = 0.5 / LN2 / len(i), 0.5 / LN2 / len(k)
             pick = np.random.default_rng((seed, 1)).random(len(k)).argsort(kind="stable")[:n_watched]
             some.append(np.r_[i * m + j, k[pick] * m + l[pick]])
-            some_weight.append(np.r_[np.full(len(i), 0.5 / LN2 / len(i)), np.full(len(pick), 0.5 / LN2 / len(pick))])
+            some_weight.append(
+                np.r_[np.full(len(i), 0.5 / LN2 / len(i)), np.full(len(pick), 0.5 / LN2 / max(1, len(pick)))]
+            )
         indices = _padded([s.astype(np.float64) for s in some], torch.float64).long()
         return cls(
             x, y, torch.from_numpy(sign).to(dtype), torch.from_numpy(weight).to(dtype),
@@ -135,55 +133,63 @@ def _first(part: Part, side: str) -> NDArray[np.float64]:
 class PairBatches:
     """Same-source pairs in batches of 50 and, with each, its share of the different-source pairs (8750 in the paper).
 
-    Every pair of different sources occurs once per epoch, one of the two as the trace. Pairs are flat indices into the
-    (traces, refs) matrix of all pairs.
+    Let the sources stand in a circle, in the order of the epoch. A source is compared, as the trace, with itself and with the
+    refs of the next h = (n − 1)/2 sources. So every two different sources meet once per epoch, one of them as the trace; 50
+    sources have 50 same-source and 50 h different-source pairs: 8750 for n = 351. (For even n, sources that face each other
+    across the circle meet once, too.) A batch needs 50 traces and the 50 + h refs that follow, one after the other: the pairs
+    are a band of a small matrix. A source without a ref is a trace only, and a pair that falls on its missing ref is left
+    out in that epoch.
     """
 
-    x: Tensor  # (run, n, feature)
-    y: Tensor  # (run, m, feature)
-    same: Shuffle
-    different: Shuffle
-    slots: list[tuple[Tensor, Tensor]]  # per batch: positions of same-source pairs, and of different-source pairs
-    sign: list[Tensor]  # per batch (run, size)
-    weight: list[Tensor]  # per batch (run, size)
+    x: Tensor  # traces by source (run, source, feature)
+    y: Tensor  # refs by source (run, source, feature), zero where there is none
+    has_ref: Tensor  # (run, source)
+    sources: Shuffle
+    rows: list[Tensor]  # per batch: positions of the traces (run, size)
+    columns: list[Tensor]  # per batch: positions of the refs (run, size + h)
+    sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (run, size, size + h)
+    band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h)
 
     @classmethod
     def of(cls, parts: Sequence[Part], size: int, epochs: int, seeds: Sequence[int], dtype: torch.dtype) -> PairBatches:
         """The pairs of the training parts, which must have the same number of batches."""
-        x, y = (_padded([_first(p, s) for p in parts], dtype) for s in ("trace", "ref"))
-        m = y.shape[1]
+        x = _padded([_first(p, "trace") for p in parts], dtype)
+        y, has_ref = torch.zeros_like(x), torch.zeros_like(x[..., 0])
+        for run, part in enumerate(parts):
+            place = torch.from_numpy(np.searchsorted(part.trace.source, part.ref.source))
+            y[run, place] = torch.from_numpy(_first(part, "ref")).to(dtype)
+            has_ref[run, place] = 1
+        n = [len(part.trace.source) for part in parts]
         generators = [np.random.default_rng((seed, 0)) for seed in seeds]
-        pairs = [_pairs(part, m, rng) for part, rng in zip(parts, generators, strict=True)]
-        n_same, n_different = ([len(p[k]) for p in pairs] for k in (0, 1))
-        same_slots = _slots(n_same, n_batches(min(n_same), size))
-        different_slots = _slots(n_different, len(same_slots), of=n_same)
-        slots, sign, weight = [], [], []
-        for (s, s_there), (d, d_there) in zip(same_slots, different_slots, strict=True):
-            there = [t.double() / t.sum(1, keepdim=True) * (0.5 / LN2) for t in (s_there, d_there)]
-            slots.append((s, d))
-            sign.append(torch.cat([-torch.ones_like(s), torch.ones_like(d)], 1).to(dtype))
-            weight.append(torch.cat(there, 1).to(dtype))
-        same, different = (Shuffle.draw([p[k] for p in pairs], epochs, generators) for k in (0, 1))
-        return cls(x, y, same, different, slots, sign, weight)
+        shuffle = Shuffle.draw([np.arange(k, dtype=np.int64) for k in n], epochs, generators)
+        slots = _slots(n, n_batches(min(n), size))
+        reach = max(k // 2 for k in n)
+        rows, columns, sign, band = [], [], [], []
+        circle = torch.tensor([[float(k)] for k in n], dtype=torch.float64)
+        for positions, there in slots:
+            ahead = torch.arange(positions.shape[1] + reach, dtype=torch.float64)
+            column = torch.fmod(positions[:, :1] + ahead, circle)
+            step = ahead - torch.arange(positions.shape[1])[:, None]  # (size, size + h): how far ahead the ref stands
+            full = circle[..., None]
+            facing = (2 * step == full) & (positions[..., None] < full / 2)
+            meets = (step >= 0) & ((2 * step < full) | facing) & there[..., None]
+            rows.append(positions)
+            columns.append(column)
+            sign.append(torch.where(step == 0, -1.0, 1.0).expand_as(meets).to(dtype).clone())
+            band.append(meets.to(dtype))
+        return cls(x, y, has_ref, shuffle, rows, columns, sign, band)
 
-    def pairs(self, epoch: Tensor, batch: int) -> Tensor:
-        """Flat indices of the pairs of a batch, (run, size)."""
-        same, different = self.slots[batch]
-        return torch.cat([self.same.take(epoch, same), self.different.take(epoch, different)], 1)
-
-
-def _pairs(part: Part, n_columns: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Flat indices of the same-source pairs, and of one pair of each two different sources."""
-    sources = part.trace.source
-    column = np.full(len(sources), -1)  # the ref of a source, where it has one
-    column[np.searchsorted(sources, part.ref.source)] = np.arange(len(part.ref.source))
-    with_ref = np.flatnonzero(column >= 0)
-    i, j = np.triu_indices(len(sources), 1)
-    swap = (rng.random(len(i)) < 0.5) & (column[i] >= 0) | (column[j] < 0)
-    trace, ref = np.where(swap, j, i), np.where(swap, i, j)
-    usable = column[ref] >= 0
-    different = trace[usable] * n_columns + column[ref[usable]]
-    return (with_ref * n_columns + column[with_ref]).astype(np.int64), different.astype(np.int64)
+    def take(self, epoch: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Traces (run, size, feature), refs (run, size + h, feature) and the weights of their pairs."""
+        width = self.x.shape[-1]
+        row, column = (self.sources.take(epoch, p[batch]) for p in (self.rows, self.columns))
+        x = self.x.gather(1, row[..., None].expand(-1, -1, width))
+        y = self.y.gather(1, column[..., None].expand(-1, -1, width))
+        pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]
+        same = pairs * (self.sign[batch] < 0)
+        different = pairs - same
+        n_same, n_different = (k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
+        return x, y, (same / n_same + different / n_different) * (0.5 / LN2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +199,8 @@ class SourceBatches:
     instances: Tensor  # (run, source, replicate, feature)
     there: Tensor  # (run, source, replicate): 1, or 0 for padding
     sources: Shuffle
-    slots: list[tuple[Tensor, Tensor]]  # per batch: positions (run, size), and which of them are there
+    rows: list[Tensor]  # per batch: positions of its sources (run, size)
+    there_rows: list[Tensor]  # per batch: which of them are there (run, size)
 
     @classmethod
     def of(
@@ -213,4 +220,7 @@ class SourceBatches:
             there[run, code[rows], rank] = 1
         slots = _slots(n, n_batches(min(n), size))
         shuffle = Shuffle.draw([np.arange(k, dtype=np.int64) for k in n], epochs, generators)
-        return cls(torch.from_numpy(instances).to(dtype), torch.from_numpy(there).to(dtype), shuffle, slots)
+        return cls(
+            torch.from_numpy(instances).to(dtype), torch.from_numpy(there).to(dtype), shuffle,
+            [positions for positions, _ in slots], [there_rows for _, there_rows in slots],
+        )  # fmt: skip

@@ -35,6 +35,18 @@ class StackedEncoder(nn.Module):
         # Kept out of the module tree: its own parameters are placeholders and must not be trained.
         self.__dict__["skeleton"] = skeleton
 
+    @classmethod
+    def joined(cls, encoders: Sequence[StackedEncoder], order: Tensor) -> StackedEncoder:
+        """The copies of several stacks in one, in the given order."""
+        result = copy.copy(encoders[0])
+        nn.Module.__init__(result)
+        values = zip(*(e.values for e in encoders), strict=True)
+        result.values = nn.ParameterList([nn.Parameter(torch.cat(list(v))[order]) for v in values])
+        result.buffers_ = {
+            name: torch.cat([e.buffers_[name] for e in encoders])[order] for name in encoders[0].buffers_
+        }
+        return result
+
     def forward(self, instances: Tensor) -> Tensor:
         """Embeddings of (run, …, feature), every run by its own copy."""
         flat = instances.flatten(1, -2)

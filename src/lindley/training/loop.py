@@ -1,13 +1,14 @@
 """Train the two-level models of all runs as one tensor program, on Cllr.
 
 Every step computes the batch of every run together. Optimiser, losses and gradients are separate per run because no
-operation mixes runs: a run comes out the same whether it is trained alone or among 21. On a GPU an epoch is captured
-once as a CUDA graph and replayed.
+operation mixes runs: a run comes out the same whether it is trained alone or among 21. On a CPU the runs make two such
+programs, side by side. On a GPU an epoch is captured once as a CUDA graph and replayed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, cast
 
@@ -27,6 +28,12 @@ from lindley.training.history import History
 
 __all__ = ["Trained", "Training", "train"]
 
+WORKERS = 2
+"""Programs that run side by side on a CPU, each with one thread.
+
+Steps are short, and two OpenMP threads would meet at a barrier hundreds of times in each. On a machine with other work to
+do they wait there for each other: an epoch of 90 ms was seen to take 7 s. Runs have nothing to wait for.
+"""
 CAPTURABLE = {"exponential"}
 """Orthonormal kinds that a CUDA graph can hold; the others ask the host for decisions on the way."""
 Progress = Callable[[int, float], None]
@@ -69,6 +76,16 @@ class Trained:
     history: History
     encoder: StackedEncoder | None = None
 
+    def embed(self, parts: Sequence[Part]) -> list[Part]:
+        """The parts of every run as the model sees them: sent through the run's encoder, where there is one."""
+        if self.encoder is None:
+            return list(parts)
+        with torch.no_grad():
+            return [
+                part.with_values(self.encoder(torch.from_numpy(part.values).expand(len(parts), -1, -1))[run].numpy())
+                for run, part in enumerate(parts)
+            ]
+
 
 def train(
     architecture: Architecture,
@@ -89,36 +106,58 @@ def train(
     """
     if encoder is not None and training.mode != "sources":
         raise ValueError("an encoder is trained in sources mode: pairs of embeddings cannot be made beforehand")
-    groups: dict[int, list[int]] = {}
-    for run, part in enumerate(train_parts):
-        n = len(part.ref.source) if training.mode == "pairs" else len(part.trace.source)
-        groups.setdefault(n_batches(n, training.batch), []).append(run)
-    results = []
-    for number, runs in enumerate(groups.values()):
+    for part in (*train_parts, *validate_parts):
+        if len(part.trace.source) < 2 or len(part.ref.source) < 1:
+            raise LindleyError(
+                "training needs at least two sources, one of them measured twice, in every training and validation part: "
+                f"got {len(part.trace.source)} sources, {len(part.ref.source)} of them measured twice"
+            )
+    groups = _groups(train_parts, training)
+    finished = [0] * len(groups)
+    best = [0.0] * len(groups)
 
-        def report(epoch: int, cllr: float, number: int = number) -> None:
+    def one(number: int) -> Trained:
+        if training.device == "cpu":
+            torch.set_num_threads(1)  # counts for the calling thread
+        runs = groups[number]
+
+        def report(epoch: int, cllr: float) -> None:
+            finished[number], best[number] = epoch, cllr
             if progress is not None:
-                progress(int((number * training.epochs + epoch) / len(groups)), cllr)
+                progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
 
         program = _Program(
             architecture, training, [train_parts[r] for r in runs], [validate_parts[r] for r in runs],
             [seeds[r] for r in runs], None if start is None else start.for_runs(runs), encoder,
         )  # fmt: skip
-        results.append(program.run(report))
-    order = [run for runs in groups.values() for run in runs]
-    return _joined(results, order)
+        return program.run(report)
+
+    with ThreadPoolExecutor(WORKERS if training.device == "cpu" else 1) as pool:
+        results = list(pool.map(one, range(len(groups))))
+    return _joined(results, [run for runs in groups for run in runs])
+
+
+def _groups(parts: Sequence[Part], training: Training) -> list[list[int]]:
+    """Runs that make one tensor program: those with the same number of batches; on a CPU, in two halves."""
+    by_batches: dict[int, list[int]] = {}
+    for run, part in enumerate(parts):
+        by_batches.setdefault(n_batches(len(part.trace.source), training.batch), []).append(run)
+    if training.device != "cpu":
+        return list(by_batches.values())
+    halves = (runs[i::WORKERS] for runs in by_batches.values() for i in range(WORKERS))
+    return [half for half in halves if half]
 
 
 def _joined(results: list[Trained], order: list[int]) -> Trained:
     """Runs that were trained in groups, back in their order."""
     if len(results) == 1:
         return results[0]
-    if results[0].encoder is not None:
-        raise LindleyError("runs with different numbers of batches cannot share an encoder: train them one by one")
     back = torch.from_numpy(np.argsort(order))
     tensors = [r.parameters.tensors() for r in results]
     parameters = Parameters(**{name: torch.cat([t[name] for t in tensors])[back] for name in tensors[0]})
-    return Trained(parameters.two_level(), parameters, History.join([r.history for r in results], order))
+    encoders = [r.encoder for r in results if r.encoder is not None]
+    encoder = StackedEncoder.joined(encoders, back) if encoders else None
+    return Trained(parameters.two_level(), parameters, History.join([r.history for r in results], order), encoder)
 
 
 class _Program:
@@ -209,7 +248,7 @@ class _Program:
             self.best_epoch.cpu().numpy(),
         )
         return Trained(
-            parameters.two_level(), parameters, history, None if self.encoder is None else self.encoder.cpu()
+            parameters.two_level(), parameters, history, None if self.encoder is None else self.encoder.cpu().double()
         )
 
     def _captured(self) -> Callable[[], None]:
@@ -239,7 +278,7 @@ class _Program:
 
     def _epoch(self) -> None:
         """One pass over the batches, then the validation."""
-        n = len(self.batches.slots)
+        n = len(self.batches.rows)
         total = torch.zeros_like(self.best_cllr)
         for batch in range(n):
             model = self.net()
@@ -253,14 +292,13 @@ class _Program:
     def _pairs_loss(self, model: TwoLevel, batch: int) -> Tensor:
         """Cllr of a batch of pairs, (run,)."""
         b = cast(PairBatches, self.batches)
-        ln_lr = model.ln_lr(b.x, b.y).flatten(1).gather(1, b.pairs(self.epoch, batch))
-        return (b.weight[batch] * softplus(b.sign[batch] * ln_lr)).sum(1)
+        x, y, weight = b.take(self.epoch, batch)
+        return (weight * softplus(b.sign[batch] * model.ln_lr(x, y))).sum((1, 2))
 
     def _sources_loss(self, model: TwoLevel, batch: int) -> Tensor:
         """Cllr of the pairs within a batch of sources, and of its instances against all stored ones, (run,)."""
         b = cast(SourceBatches, self.batches)
-        positions, there = b.slots[batch]
-        source = b.sources.take(self.epoch, positions)  # (run, size)
+        source, there = b.sources.take(self.epoch, b.rows[batch]), b.there_rows[batch]  # (run, size)
         n_replicates = b.there.shape[2]
         whole = source[..., None, None].expand(-1, -1, n_replicates, b.instances.shape[3])
         present = b.there.gather(1, source[..., None].expand(-1, -1, n_replicates)) * there[..., None]
