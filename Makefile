@@ -27,6 +27,7 @@ format: .venv/installed-dev
 
 bench: .venv/installed
 	$(BIN)/python bench/scoring.py
+	$(BIN)/python bench/training.py
 
 clean:
 	rm -rf .venv results

@@ -42,7 +42,7 @@ class Architecture:
     projection: Literal["single", "double"] = "single"
     within: Literal[1, 2] = 1
     components: int = 1
-    orthonormal: OrthonormalKind = "cayley"
+    orthonormal: OrthonormalKind = "exponential"
     start: Literal["random", "maximum-likelihood"] = "random"
 
     def __post_init__(self) -> None:
