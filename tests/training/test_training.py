@@ -19,7 +19,8 @@ from lindley.models.parameters import Architecture, Parameters
 from lindley.models.two_level import TwoLevel, score
 from lindley.training.batches import PairBatches
 from lindley.training.history import find_spikes
-from lindley.training.loop import Training, _Program, train
+from lindley.training.loop import Training, train
+from lindley.training.program import Program
 from tests.models.test_classical import labels, sources
 from tests.training.test_batches import epoch_of
 
@@ -89,7 +90,7 @@ def test_what_single_precision_costs() -> None:
 
 def test_the_pairs_loss_is_the_cllr_of_its_pairs() -> None:
     part = sources(1, 30, 2, 3)
-    program = _Program(
+    program = Program(
         Architecture("single", 2), Training("pairs", epochs=1, batch=30, watched=0, dtype=torch.float64),
         [part], [part], [0], None, None,
     )  # fmt: skip
@@ -107,7 +108,7 @@ def test_the_sources_loss_and_its_store(counts: int | str) -> None:
     replicates = np.arange(n) % 3 + 1 if counts == "ragged" else int(counts)
     part = sources(1, n, replicates, 3)  # type: ignore[arg-type]
     training = Training("sources", epochs=3, batch=20, watched=0, learning_rate=0.0, dtype=torch.float64)
-    program = _Program(Architecture("single", 2), training, [part], [part], [0], None, None)
+    program = Program(Architecture("single", 2), training, [part], [part], [0], None, None)
     model = program.net()
 
     def expected(batch: int, stored: list[int]) -> float:
@@ -197,6 +198,22 @@ def test_what_cannot_be_trained_is_told() -> None:
 def test_one_source_has_no_different_source_pair() -> None:
     with pytest.raises(LindleyError, match="at least two sources"):
         train(Architecture(), quick("pairs", 1), [sources(1, 1, 2, 3)], [sources(2, 5, 2, 3)], [0])
+
+
+def test_an_interrupt_stops_all_programs() -> None:
+    """What the progress callback raises, as Ctrl-C does, ends the training soon, and not after its last epoch."""
+    parts = [normal_sources(seed, 60) for seed in range(4)]
+    calls = []
+
+    def progress(epoch: int, cllr: float) -> None:
+        calls.append(epoch)
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        train(Architecture(), quick("pairs", 100_000), parts, parts, [0, 1, 2, 3], progress=progress)
+    assert max(calls) <= 2000
+    assert torch.get_num_threads() == before
 
 
 def test_spikes() -> None:
