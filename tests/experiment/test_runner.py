@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +154,25 @@ def test_anchor_figures_on_real_glass(data_folder: Path) -> None:
     assert 0.035 < mean["tlm+logistic"] < 0.055  # 0.043 ± 0.008
     assert 0.037 < mean["tlm+logistic+elub"] < 0.047  # 0.041 ± 0.004
     assert 0.018 < float(np.mean(results["tlm"].test_cllr_min)) < 0.030  # 0.022
+
+
+def test_a_validation_part_too_small_for_varying_is_told_before_training(table: Table) -> None:
+    keep = np.ones(len(table.values), dtype=bool)
+    alone = np.unique(table.source)[5:]
+    first = {s: int(np.flatnonzero(table.source == s)[0]) for s in alone}
+    for source, row in first.items():
+        keep[(table.source == source) & (np.arange(len(keep)) != row)] = False
+    few = Table.from_arrays(table.values[keep], table.source[keep])
+    for seed in range(100):  # one of the five sources with replicates in the validation part
+        with suppress(LindleyError):
+            (split,) = make_splits(few, Protocol(splits=1, seed=seed))
+            if len(split.validate.ref.source) == 1:
+                break
+    chosen = experiment(splits=1, models=("ntlm-single-pairs-n1-varying",), seed=seed)
+    with pytest.raises(LindleyError, match="split 1: the law of a varying within variance"):
+        run_experiment(chosen, few)
+
+
+def test_a_large_seed(table: Table) -> None:
+    chosen = experiment(splits=1, models=("ntlm-single-pairs-n1",), seed=20_000_000_000_000)
+    run_experiment(chosen.model_copy(update={"training": TrainingConfig(epochs=1)}), table)

@@ -15,6 +15,7 @@ from lindley.errors import LindleyError
 from lindley.evaluation import cllr
 from lindley.llrs import LLRs
 from lindley.models.between import NormalBetween
+from lindley.models.orthonormal import ORTHONORMAL_KINDS
 from lindley.models.parameters import Architecture, Parameters
 from lindley.models.two_level import TwoLevel, score
 from lindley.training.batches import PairBatches
@@ -180,6 +181,37 @@ def test_a_non_linear_encoder_beats_the_linear_model() -> None:
     np.testing.assert_allclose(cllr_of(deep.model, deep.embed(va)), deep.history.validate.min(axis=1), rtol=1e-3)
 
 
+def test_encoders_of_many_runs_are_their_own() -> None:
+    """Started from their seeds, refreshed in the store by their own batches only: alone, among others, and again."""
+    n = [41, 45, 43, 40]
+    tr, va = ([warped(seed, k) for seed, k in enumerate(n, start)] for start in (1, 11))
+    training = Training("sources", epochs=4, batch=20, learning_rate=0.02, watched=0, dtype=torch.float64)
+
+    def encoder() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    state = torch.random.get_rng_state()
+    together, again = (train(Architecture(), training, tr, va, [1, 2, 3, 4], encoder=encoder) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    np.testing.assert_array_equal(together.history.train, again.history.train)
+    for run in range(4):
+        alone = train(Architecture(), training, [tr[run]], [va[run]], [run + 1], encoder=encoder)
+        np.testing.assert_allclose(together.history.train[run], alone.history.train[0], rtol=1e-9)
+    embedded = together.embed(va)
+    np.testing.assert_allclose(cllr_of(together.model, embedded), together.history.validate.min(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("projection", ["single", "double"])
+def test_fine_tuning_begins_at_its_start(kind: str, projection: str) -> None:
+    tr, va = [normal_sources(1, 60)], [normal_sources(2, 60)]
+    architecture = Architecture(projection, 1, orthonormal=kind)  # type: ignore[arg-type]
+    first = train(architecture, quick("pairs", 10, dtype=torch.float64), tr, va, [1])
+    frozen = Training("pairs", epochs=1, learning_rate=0.0, weight_decay=0.0, dtype=torch.float64)
+    second = train(architecture, frozen, tr, va, [1], start=first.parameters)
+    assert second.history.validate[0, 0] == pytest.approx(first.history.validate.min(), rel=1e-9)
+
+
 def test_what_cannot_be_trained_is_told() -> None:
     tr, va = [normal_sources(1, 30)], [normal_sources(2, 30)]
     with pytest.raises(ValueError, match="sources mode"):
@@ -190,6 +222,14 @@ def test_what_cannot_be_trained_is_told() -> None:
     with pytest.raises(ValueError, match="epochs must be 1 or more"):
         Training(epochs=0)
     start = Parameters.random(Architecture(), 3, [0])
+    with pytest.raises(ValueError, match="one of each per run"):
+        train(Architecture(), quick("pairs", 1), tr, va, [0], start=start.for_runs([0, 0]))
+    with pytest.raises(ValueError, match="one of each per run"):
+        train(Architecture(), quick("pairs", 1), tr, va + va, [0])
+    with pytest.raises(LindleyError, match="for 4 features, and the table has 3"):
+        train(Architecture(), quick("pairs", 1), tr, va, [0], start=Parameters.random(Architecture(), 4, [0]))
+    with pytest.raises(ValueError, match="holds no encoder"):
+        train(Architecture(), quick("sources", 1), tr, va, [0], start=start, encoder=lambda: nn.Linear(3, 3))
     broken = start.map(lambda t: t * torch.nan)
     with pytest.raises(LindleyError, match="diverged"):
         train(Architecture(), quick("pairs", 1), tr, va, [0], start=broken)

@@ -60,6 +60,12 @@ def run_experiment(
         raise LindleyError("--device cuda: this machine has no CUDA device that torch can use. Use --device cpu.")
     splits = make_splits(table, experiment.protocol)
     needed = _closure(models)
+    for split in splits:  # told now, not after the training
+        if len(split.validate.ref.source) < 2 and any(name.integration == "varying" for name in needed):
+            raise LindleyError(
+                f"{table.name}, split {split.index + 1}: the law of a varying within variance is fitted on validation "
+                "sources that were measured twice, and there are fewer than two. Leave -varying out, or give more sources."
+            )
     simulated = experiment.data.data == "glass-simulated"
     efforts = [TRAINING_EFFORT if name.base in NEURAL and not name.calibrations else 1.0 for name in needed]
     total, finished = sum(efforts) + simulated, 0.0
@@ -143,7 +149,7 @@ def _fit(
     training = Training(
         cast(Literal["pairs", "sources"], mode), epochs=experiment.training.epochs, device=experiment.training.device
     )
-    seeds = [experiment.protocol.seed * 1_000_003 + run for run in range(len(parts))]
+    seeds = [(experiment.protocol.seed * 1_000_003 + run) % 2**63 for run in range(len(parts))]
 
     def epochs(epoch: int, best: float) -> None:
         report(f"epoch {epoch} of {training.epochs}, validation Cllr {best:.4f}", epoch / training.epochs)

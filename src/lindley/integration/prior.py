@@ -19,6 +19,9 @@ What to know about it, each held by a test:
 - "This promotes smaller values of β resulting in a bias towards larger σ_w": at fixed α a smaller β means a *smaller* σ_w.
   In the joint fit a smaller β pulls α down with it, and the tail gets heavier: larger σ_w become more probable, which is
   the conservative direction that the paper wants.
+- "The estimated α" of step 3 may be that of step 1 or of step 2: both are looked at. The prior of step 2 pulls hardest where
+  variances are nearly equal (α_ml large), so that such an axis, too, ends at α = 2, with the mode of step 1: conservative,
+  and a jump from an axis whose α stays just above 2.
 - Sources with more than two instances count with their own degrees of freedom.
 """
 
@@ -72,11 +75,11 @@ def fit_inverse_gamma(ssq: Floats, freedom: Floats) -> InverseGamma:
 
     alpha_ml, beta_ml, tries = _maximise(scaled, freedom, rate=0.0, start=START_ALPHA)
     if alpha_ml < CLAMP:
-        beta = (CLAMP + 1 + TINY) * beta_ml / (alpha_ml + 1)
+        beta = (CLAMP + 1) * beta_ml / (alpha_ml + 1 + TINY)
         return InverseGamma(CLAMP + TINY, beta * unit, alpha_ml, beta_ml * unit, tries, clamped=True)
     alpha, beta, more = _maximise(scaled, freedom, rate=0.5 * beta_ml, start=alpha_ml)
     if alpha < CLAMP:
-        alpha, beta = CLAMP + TINY, (CLAMP + 1 + TINY) * beta_ml / (alpha_ml + 1)
+        alpha, beta = CLAMP + TINY, (CLAMP + 1) * beta_ml / (alpha_ml + 1 + TINY)
         return InverseGamma(alpha, beta * unit, alpha_ml, beta_ml * unit, tries + more, clamped=True)
     return InverseGamma(alpha, beta * unit, alpha_ml, beta_ml * unit, tries + more, clamped=False)
 

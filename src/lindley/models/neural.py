@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lindley.errors import LindleyError
-from lindley.models.orthonormal import free_start, orthonormal
+from lindley.models.orthonormal import fixed_part, free_start, orthonormal
 from lindley.models.parameters import Architecture, Parameters
 from lindley.models.two_level import TwoLevel
 
@@ -32,12 +32,15 @@ class NeuralTwoLevel(nn.Module):
         """
         super().__init__()
         self.architecture = a = architecture
-        if (start.q_within is not None) != (a.projection == "double") or start.mean_between.shape[1] != a.components:
+        fits = (start.q_within is not None) == (a.projection == "double") and start.mean_between.shape[
+            1
+        ] == a.components
+        if not fits or start.var_within.shape[1] not in (1, a.within):
             raise LindleyError(f"the start does not fit the architecture {a}")
-        self.register_buffer("base_b", start.q_between)
+        self.register_buffer("base_b", self._fixed(start.q_between, paper_seeds))
         self.free_b = nn.Parameter(self._free(start.q_between, paper_seeds, 0))
         if start.q_within is not None and start.var_whiten is not None:
-            self.register_buffer("base_w", start.q_within)
+            self.register_buffer("base_w", self._fixed(start.q_within, paper_seeds))
             self.free_w = nn.Parameter(self._free(start.q_within, paper_seeds, 1))
             self.ln_var_whiten = nn.Parameter(start.var_whiten.log())
         if a.projection == "single" or a.within == 2:
@@ -47,6 +50,11 @@ class NeuralTwoLevel(nn.Module):
         self.ln_var_between = nn.Parameter(start.var_between.log())
         if a.components > 1:
             self.logits = nn.Parameter(start.ln_weights.clone())
+
+    def _fixed(self, q: Tensor, paper_seeds: Sequence[int] | None) -> Tensor:
+        if self.architecture.orthonormal == "qr" and paper_seeds is not None:
+            return torch.eye(q.shape[-1], dtype=q.dtype).expand_as(q).clone()
+        return fixed_part(self.architecture.orthonormal, q)
 
     def _free(self, q: Tensor, paper_seeds: Sequence[int] | None, which: int) -> Tensor:
         kind = self.architecture.orthonormal

@@ -122,6 +122,11 @@ class Parameters:
             var_whiten=var_whiten if double else None,
         )
 
+    @property
+    def n_runs(self) -> int:
+        """How many sets there are."""
+        return len(self.q_between)
+
     def two_level(self) -> TwoLevel:
         """The two-level models that the parameters stand for."""
         projection = self.q_between

@@ -70,8 +70,8 @@ def _slots(n: Sequence[int], n_parts: int) -> list[tuple[Tensor, Tensor]]:
         size = int((edges[:, b + 1] - edges[:, b]).max())
         positions = edges[:, b, None] + np.arange(size)
         there = positions < edges[:, b + 1, None]
-        # A position that is not there may run over the end of a shorter run: it is taken from the start.
-        inside = np.where(there, positions, 0).astype(np.float64)
+        # What is not there repeats the first of the batch, which changes nothing in a store of instances.
+        inside = np.where(there, positions, edges[:, b, None]).astype(np.float64)
         slots.append((torch.from_numpy(inside), torch.from_numpy(there)))
     return slots
 

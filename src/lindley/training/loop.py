@@ -74,6 +74,15 @@ def train(
     """
     if encoder is not None and training.mode != "sources":
         raise ValueError("an encoder is trained in sources mode: pairs of embeddings cannot be made beforehand")
+    if encoder is not None and start is not None:
+        raise ValueError("a start holds no encoder, and its axes would not fit the embeddings of a new one")
+    n_runs = {len(train_parts), len(validate_parts), len(seeds)} | ({start.n_runs} if start is not None else set())
+    if len(n_runs) != 1:
+        raise ValueError(
+            f"{len(train_parts)} training parts, {len(validate_parts)} validation parts, {len(seeds)} seeds"
+            + (f" and a start of {start.n_runs} runs" if start is not None else "")
+            + ": there must be one of each per run (Parameters.for_runs repeats or chooses runs)"
+        )
     for part in (*train_parts, *validate_parts):
         if len(part.trace.source) < 2 or len(part.ref.source) < 1:
             raise LindleyError(
@@ -88,7 +97,6 @@ def train(
     def one(number: int) -> tuple[Parameters, History, StackedEncoder | None]:
         if training.device == "cpu":
             torch.set_num_threads(1)
-        runs = groups[number]
 
         def report(epoch: int, cllr: float) -> None:
             if stop.is_set():
@@ -97,12 +105,16 @@ def train(
             if progress is not None:
                 progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
 
-        program = Program(
+        return programs[number].run(report)
+
+    # Made one after the other: an encoder's random start uses torch's one global generator.
+    programs = [
+        Program(
             architecture, training, [train_parts[r] for r in runs], [validate_parts[r] for r in runs],
             [seeds[r] for r in runs], None if start is None else start.for_runs(runs), encoder,
-        )  # fmt: skip
-        return program.run(report)
-
+        )
+        for runs in groups
+    ]  # fmt: skip
     threads = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(WORKERS if training.device == "cpu" else 1) as pool:

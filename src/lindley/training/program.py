@@ -83,6 +83,9 @@ class Program:
         self, architecture: Architecture, parts: Sequence[Part], seeds: Sequence[int], start: Parameters | None
     ) -> NeuralTwoLevel:
         if start is not None:
+            d, found = self.evaluation.x.shape[-1], start.q_between.shape[-1]
+            if d != found:
+                raise LindleyError(f"the start is for {found} features, and the table has {d}")
             return NeuralTwoLevel(architecture, start)
         if architecture.start == "maximum-likelihood":
             if self.encoder is not None:
