@@ -11,27 +11,23 @@ from torch import Tensor
 
 from lindley.models.between import NormalBetween
 from lindley.models.mixture import MixtureBetween
-from tests.models import dense
+from tests.models import dense, test_between
 
 LAW = ("means", "var", "ln_weights")
 DATA = ("x", "y", "d", "e")
 
 
 def draw(seed: int, runs: int, n: int, m: int, components: int, axes: int) -> dict[str, Tensor]:
-    g = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=g, dtype=torch.float64)
-
-    return {
-        "x": 2 * normal(runs, n, axes),
-        "y": 2 * normal(runs, m, axes),
-        "means": 2 * normal(runs, components, axes),
-        "var": normal(runs, components, axes).exp(),
-        "ln_weights": normal(runs, components, axes).log_softmax(1),
-        "d": normal(runs, 1, axes).exp(),
-        "e": normal(runs, 1, axes).exp(),
-    }
+    p = test_between.draw(seed, runs, n, m, components, axes)
+    g = torch.Generator().manual_seed(seed + 1_000_000)
+    shape = (
+        2,
+        runs,
+        components,
+        axes,
+    )  # unlike a kernel, a component has a variance and a weight of its own on every axis
+    var, logits = torch.randn(*shape, generator=g, dtype=torch.float64)
+    return {**{k: p[k] for k in DATA}, "means": p["centres"], "var": var.exp(), "ln_weights": logits.log_softmax(1)}
 
 
 def law(p: dict[str, Tensor]) -> MixtureBetween:
