@@ -19,7 +19,7 @@ from lindley.data.export import export_csv
 from lindley.data.simulated import glass_population, simulate_table
 from lindley.data.table import Table
 from lindley.errors import LindleyError
-from lindley.experiment.results import writable_folder
+from lindley.experiment.folder import writable_folder
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
 
@@ -225,8 +225,12 @@ class TestWhereResultsGo:
     def test_the_table_is_printed_even_if_the_writing_fails(
         self, small_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        rename = os.replace
+
         def full(source: object, target: object) -> None:
-            raise OSError(28, "No space left on device")
+            if str(target).endswith("results.json"):
+                raise OSError(28, "No space left on device")
+            rename(source, target)  # type: ignore[call-overload]
 
         monkeypatch.setattr("os.replace", full)
         out = tmp_path / "out"
@@ -238,7 +242,8 @@ class TestWhereResultsGo:
         captured = capsys.readouterr()
         assert "test Cllr" in captured.out
         assert "No space left on device" in captured.err
-        assert list(tmp_path.iterdir()) == []  # nor a .part file
+        assert not (out / "results.json").exists()
+        assert list(tmp_path.rglob("*.part")) == []
 
     def test_other_data_of_the_same_name_do_not_overwrite(self, small_table: Path, tmp_path: Path) -> None:
         other = tmp_path / "elsewhere" / small_table.name
@@ -287,7 +292,7 @@ def test_ctrl_c_ends_with_one_plain_line(small_table: Path, tmp_path: Path) -> N
     try:
         assert process.stderr is not None
         lines = [process.stderr.readline()]
-        while lines[-1] and "2000 splits" not in lines[-1]:  # the work has begun
+        while lines[-1] and "of 2000" not in lines[-1]:  # the work has begun
             lines.append(process.stderr.readline())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

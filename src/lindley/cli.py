@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
-from rich.console import Console
 from rich.markup import escape
 
 from lindley import __version__
+from lindley.console import plain_warnings, print_table, show_progress, stderr, warn
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
     from lindley.experiment.results import Results
+    from lindley.experiment.runner import Executor
 
 __all__ = ["app", "main"]
 
-WIDTH_IN_A_PIPE = 120
-
 
 class _Interrupted(Exception):
-    """Ctrl-C."""
+    """Ctrl-C; the message says what is left of the work."""
 
 
 class _Commands(typer.core.TyperGroup):
@@ -38,7 +35,7 @@ class _Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise _Interrupted from error
+            raise _Interrupted("Interrupted.") from error
 
 
 app = typer.Typer(
@@ -68,6 +65,7 @@ class Device(StrEnum):
 
 
 TABLE = "Reading a table"
+MACHINES = "Many processes or machines (needs the extra 'cluster')"
 SourceColumn = Annotated[
     str | None,
     typer.Option(help="The column that names the source. Default: the column called 'source'.", rich_help_panel=TABLE),
@@ -111,13 +109,13 @@ AllowDuplicates = Annotated[
 def main() -> None:
     """Run the command; what a user can mend is told in plain words, with exit status 2."""
     try:
-        with _plain_warnings():
+        with plain_warnings():
             app()
     except LindleyError as error:
-        _stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
-    except (_Interrupted, KeyboardInterrupt):
-        _stderr().print("Interrupted; no results were written.")
+    except (_Interrupted, KeyboardInterrupt) as error:
+        stderr().print(str(error) or "Interrupted.", soft_wrap=True)
         sys.exit(130)
 
 
@@ -178,7 +176,7 @@ def check(
 @app.command()
 def run(
     experiment: Annotated[
-        str, typer.Argument(help="A built-in experiment (demo) or a YAML file; options replace its values.")
+        str, typer.Argument(help="A built-in experiment (demo, paper) or a YAML file; options replace its values.")
     ] = "demo",
     data: Annotated[
         str | None, typer.Option(help="A named data set (see 'lindley data list'), or a CSV or .xlsx file.")
@@ -198,9 +196,23 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for results.json, which is replaced if it is there. Default: results/EXPERIMENT-DATA, with "
-            "-2, -3, … behind it if that holds other results."
+            help="Folder for the results and the report. If a run of this experiment was broken off there, it goes on. "
+            "Default: results/EXPERIMENT-DATA, with -2, -3, … behind it if that holds other results."
         ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Work on so many processes of this machine.", rich_help_panel=MACHINES)
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Work on the Dask cluster whose scheduler has this address, such as tcp://192.168.1.20:8786.",
+            rich_help_panel=MACHINES,
+        ),
+    ] = None,
+    report: Annotated[
+        bool | None, typer.Option("--report/--no-report", help="Write report.html and figures. Default: yes.")
     ] = None,
     source_column: SourceColumn = None,
     group_column: GroupColumn = None,
@@ -212,7 +224,11 @@ def run(
     sheet: Sheet = None,
     allow_duplicates: AllowDuplicates = False,
 ) -> None:
-    """Run an experiment: split the sources again and again, fit, calibrate, evaluate, and compare the models."""
+    """Run an experiment: split the sources again and again, fit, calibrate, evaluate, and compare the models.
+
+    Finished parts are kept in the folder of results. A run that was broken off, by whatever, goes on where it was when the
+    same command is given again, and ends with the same results.
+    """
     from lindley.experiment.config import load_experiment
 
     data_options = _data_options(
@@ -226,27 +242,85 @@ def run(
             **({"epochs": epochs} if epochs is not None else {}),
             **({"device": device.value} if device is not None else {}),
         },
+        "output": {
+            **({"folder": str(out)} if out is not None else {}),
+            **({"report": report} if report is not None else {}),
+        },
         "experiment": {"models": _names(models, "--models")} if models is not None else {},
     }
     config = load_experiment(experiment, overrides)
     table = config.data.load()
     for finding in table.findings:
-        _stderr().print(f"[yellow]{finding.level}:[/] {escape(str(finding))}", soft_wrap=True, highlight=False)
+        warn(str(finding), finding.level)
 
-    from lindley.experiment.results import default_folder, writable_folder
+    from lindley.experiment.folder import default_folder, writable_folder
 
-    folder = out if out is not None else default_folder(config, table)
+    named = config.output.folder
+    folder = Path(named) if named is not None else default_folder(config, table)
     with writable_folder(folder):
         from lindley.experiment.runner import run_experiment  # brings torch
 
-        with _progress() as progress:
-            results = run_experiment(config, table, progress)
-        _print_table(results)
+        try:
+            with show_progress() as progress:
+                results = run_experiment(
+                    config, table, folder,
+                    progress=progress.step, notice=progress.notice, executor=_executor(workers, cluster),
+                )  # fmt: skip
+        except KeyboardInterrupt as error:
+            message = "Interrupted. What is finished is kept: the same command goes on where it was."
+            raise _Interrupted(message) from error
+        _print_results(results)
         path = results.write(folder)
     typer.echo(f"\nResults: {path}")
-    if out is None and folder.name != f"{config.name}-{table.name}":
+    if config.output.report:
+        typer.echo(f"Report:  {_write_report(folder)}")
+    if named is None and folder.name != f"{config.name}-{table.name}":
         first = folder.with_name(f"{config.name}-{table.name}")
         typer.echo(f"({first} holds results of other data or of another experiment, and was left as it is.)")
+
+
+@app.command("report")
+def report_command(
+    folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
+) -> None:
+    """Draw the report of a finished run again, from its results: nothing is trained."""
+    typer.echo(f"Report: {_write_report(folder)}")
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that 'lindley run' wrote.", metavar="DIR…")],
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Compare everything with this model of the first folder."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Set experiments side by side, with paired differences per split."""
+    from lindley.experiment.compare import compare as compare_runs
+    from lindley.experiment.saved import SavedRun
+
+    comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
+    if as_json:
+        typer.echo(json.dumps([line.to_json() for line in comparison.lines], indent=1))
+    else:
+        print_table(
+            f"compared with {f'{to} of ' if to else 'the same model of '}{folders[0]}",
+            ("run", "model", "test Cllr", "median", "Cllr_min", "difference in test Cllr"),
+            [line.row() for line in comparison.lines],
+            "Mean ± 2 s.e.m. over the splits; differences are paired per split, negative is better.",
+            names=2,
+        )
+    for remark in comparison.remarks:
+        warn(remark)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
+    from lindley.experiment.config import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1, ensure_ascii=False))
 
 
 @data_app.command("list")
@@ -316,66 +390,34 @@ def _data_options(
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _stderr() -> Console:
-    return Console(stderr=True)
+def _executor(workers: int | None, cluster: str | None) -> Executor:
+    """Where the work is done."""
+    if workers is not None and cluster is not None:
+        raise LindleyError("Give --workers for this machine or --cluster for others, and not both.")
+    if workers is None and cluster is None:
+        from lindley.experiment.runner import serially
+
+        return serially
+    from lindley.experiment.cluster import on_cluster
+
+    return on_cluster(cluster, workers)
 
 
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Warnings as one plain line each, without the place in the code."""
+def _write_report(folder: Path) -> Path:
+    from lindley.experiment.saved import SavedRun
+    from lindley.report.build import build_report
+    from lindley.report.page import write_report
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        _stderr().print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True, highlight=False)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
+    return write_report(build_report(SavedRun.open(folder)), folder)
 
 
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A bar on a terminal; in a pipe, a line for every model that starts."""
-    console = _stderr()
-    if not console.is_terminal:
-        begun = set()
-
-        def line(doing: str, detail: str, done: float) -> None:
-            if doing not in begun and done < 1:
-                begun.add(doing)
-                console.print(f"{doing}, {detail}", soft_wrap=True, highlight=False, markup=False)
-
-        yield line
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-        yield lambda doing, detail, done: bar.update(task, description=escape(f"{doing}: {detail}"), completed=done)
-
-
-def _print_table(results: Results) -> None:
-    from rich.table import Table as RichTable
-
+def _print_results(results: Results) -> None:
     protocol, table = results.experiment.protocol, results.table
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_IN_A_PIPE)
-    shown = RichTable(
-        title=f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
+    print_table(
+        f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
         f"{protocol.splits} splits, seed {protocol.seed}",
-        caption="Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
+        ("model", "test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"),
+        results.rows(),
+        "Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
         "calibration would leave.",
     )
-    shown.add_column("model", no_wrap=True)
-    for column in ("test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"):
-        shown.add_column(column, justify="right", no_wrap=True)
-    for row in results.rows():
-        shown.add_row(*map(escape, row))
-    console.print(shown)

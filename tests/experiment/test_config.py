@@ -15,7 +15,7 @@ class TestConfig:
         demo = load_experiment("demo")
         assert demo.name == "demo"
         assert demo.data.data == "glass-simulated"
-        assert "tlm+logistic" in demo.models
+        assert "tlm+logistic" in demo.rows
 
     def test_own_file_and_overrides(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.yaml"

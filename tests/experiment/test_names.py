@@ -4,7 +4,7 @@ import pytest
 
 from lindley.calibration import CALIBRATIONS
 from lindley.errors import LindleyError
-from lindley.experiment.names import BASES, CALIBRATION_NAMES, GAUSSIANISER_NAMES, ModelName, parse_models
+from lindley.experiment.names import BASES, CALIBRATION_NAMES, GAUSSIANISER_NAMES, ModelName
 from lindley.models.gaussianise import GAUSSIANISERS
 
 
@@ -37,9 +37,3 @@ def test_wrong_names(text: str, message: str) -> None:
         ModelName.parse(text)
     assert message in str(caught.value)
     assert "as in yeo-johnson:tlm+logistic+elub" in str(caught.value)
-
-
-def test_each_once_in_order() -> None:
-    assert [str(m) for m in parse_models(["tlm+elub", " tlm ", "tlm+elub"])] == ["tlm+elub", "tlm"]
-    with pytest.raises(LindleyError, match="no model to run"):
-        parse_models([])

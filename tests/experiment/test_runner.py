@@ -40,10 +40,10 @@ def table() -> Table:
 
 def test_results(table: Table, tmp_path: Path) -> None:
     seen: list[tuple[str, float]] = []
-    results = run_experiment(experiment(), table, lambda doing, detail, done: seen.append((doing, done)))
+    results = run_experiment(experiment(), table, progress=lambda doing, detail, done: seen.append((doing, done)))
     path = results.write(tmp_path / "deep" / "folder")
     content = json.loads(path.read_text())
-    assert content["schema"] == 1
+    assert content["schema"] == 2
     assert list(content["models"]) == list(MODELS)
     for model in content["models"].values():
         assert [len(model[part]["cllr"]) for part in ("validate", "test")] == [3, 3]
@@ -123,7 +123,7 @@ def test_neural_models(table: Table) -> None:
     """They run by name, integration costs no second training, and the same again is the same to the bit."""
     chosen = experiment(splits=2, models=NEURAL).model_copy(update={"training": TrainingConfig(epochs=30)})
     seen: list[str] = []
-    results = run_experiment(chosen, table, lambda doing, detail, done: seen.append(f"{doing} {detail}"))
+    results = run_experiment(chosen, table, progress=lambda doing, detail, done: seen.append(f"{doing} {detail}"))
     assert list(results.models) == list(NEURAL)
     assert sum("epoch 30 of 30" in line for line in seen) == 2
     assert all(np.isfinite(result.test_cllr).all() for result in results.models.values())

@@ -20,7 +20,7 @@ from lindley.data.scaling import Scaling
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 
-__all__ = ["MIN_GROUPS_PER_PART", "PARTS", "Part", "Protocol", "Side", "Split", "make_splits"]
+__all__ = ["MIN_GROUPS_PER_PART", "PARTS", "Part", "Protocol", "Side", "Split", "make_split", "make_splits"]
 
 Floats = NDArray[np.float64]
 PARTS = ("train", "validate", "test")
@@ -130,17 +130,18 @@ class Split:
 
 
 def make_splits(table: Table, protocol: Protocol) -> list[Split]:
-    """Every split of the protocol.
+    """Every split of the protocol, see `make_split`."""
+    return [make_split(table, protocol, index) for index in range(protocol.splits)]
+
+
+def make_split(table: Table, protocol: Protocol, index: int) -> Split:
+    """Split number ``index``, from 0.
 
     Raises:
         LindleyError: if a part would hold fewer than two groups, if a feature is constant over the training
             part of a split or leaves the range of floating point, or if the test part of a split has no
             same-source pair.
     """
-    return [_split(table, protocol, index) for index in range(protocol.splits)]
-
-
-def _split(table: Table, protocol: Protocol, index: int) -> Split:
     rng = np.random.default_rng((protocol.seed, index))
     sources, first, code = np.unique(table.source, return_index=True, return_inverse=True)
     groups, group_code = np.unique(table.group[first], return_inverse=True)

@@ -1,14 +1,26 @@
-"""An experiment: the data, the protocol and the models, from a built-in name, a YAML file, or options."""
+"""An experiment: the data, the protocol, the models and the output, from a built-in name, a YAML file, or options."""
 
 from __future__ import annotations
 
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from lindley.data.columns import Columns
 from lindley.data.datasets import dataset_names, load_dataset
@@ -18,28 +30,71 @@ from lindley.data.summary import summarise
 from lindley.data.table import Table
 from lindley.data.transform import Transform
 from lindley.errors import LindleyError
-from lindley.experiment.names import parse_models
+from lindley.experiment.lines import Lines, read_yaml
+from lindley.experiment.names import INTEGRATIONS, NEURAL, ModelName
 
-__all__ = ["BUILT_IN", "DataConfig", "Experiment", "TrainingConfig", "load_experiment"]
+__all__ = [
+    "BUILT_IN",
+    "DataConfig",
+    "Experiment",
+    "ModelConfig",
+    "OptionsConfig",
+    "OutputConfig",
+    "TrainingConfig",
+    "json_schema",
+    "load_experiment",
+]
 
-BUILT_IN = ("demo",)
+BUILT_IN = ("demo", "paper")
 
 
-class DataConfig(BaseModel):
-    """A named data set, or a file and how to read it."""
+class _Section(BaseModel):
+    """A part of an experiment: its fields and no others, and not to be changed once it is made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data: str = Field(description="a named data set, or the path of a CSV or .xlsx file")
-    source_column: str | None = None
-    group_column: str | None = None
-    instance_column: str | None = None
-    include_columns: tuple[str, ...] = ()
-    ignore_columns: tuple[str, ...] = ()
-    transform: Literal["none", "log10", "ln"] = "none"
-    reference_column: str | None = None
-    sheet: str | None = None
-    allow_duplicates: bool = False
+
+class _ShortForm(_Section):
+    """A section with one field that matters most: ``NAME`` is short for ``{that field: NAME}``, read and written."""
+
+    @classmethod
+    def _first(cls) -> str:
+        return next(iter(cls.model_fields))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {cls._first(): value} if isinstance(value, str) else value
+
+    @model_serializer(mode="wrap")
+    def _to_name(self, handler: SerializerFunctionWrapHandler) -> Any:
+        given = {name: value for name, value in handler(self).items() if name in self.model_fields_set}
+        return given[self._first()] if set(given) == {self._first()} else given
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        inside = handler.resolve_ref_schema(handler(schema))
+        short = {"type": "string", "description": f"short for {{{cls._first()}: …}}"}
+        return {"anyOf": [short, inside]}
+
+
+class DataConfig(_ShortForm):
+    """A named data set, or a file and how to read it."""
+
+    data: str = Field(description="a named data set (see 'lindley data list'), or the path of a CSV or .xlsx file")
+    source_column: str | None = Field(default=None, description="the column that names the source; default 'source'")
+    group_column: str | None = Field(default=None, description="sources of one group are never split apart")
+    instance_column: str | None = Field(
+        default=None, description="the column that numbers the measurements of a source"
+    )
+    include_columns: tuple[str, ...] = Field(default=(), description="use these columns as features, and no others")
+    ignore_columns: tuple[str, ...] = Field(default=(), description="leave these columns out")
+    transform: Literal["none", "log10", "ln"] = Field(default="none", description="take the logarithm of every feature")
+    reference_column: str | None = Field(
+        default=None, description="divide every feature by this column before the logarithm"
+    )
+    sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first")
+    allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
 
     def load(self) -> Table:
         """Read the table; every problem with it is a `LindleyError`."""
@@ -58,7 +113,8 @@ class DataConfig(BaseModel):
         """Whether this is a named data set, which knows its columns."""
         if self.data not in dataset_names():
             return False
-        if options := self.model_dump(exclude_defaults=True, exclude={"data"}):
+        options = [name for name in type(self).model_fields if name != "data" and name in self.model_fields_set]
+        if options := [name for name in options if getattr(self, name) != type(self).model_fields[name].default]:
             raise LindleyError(
                 f"{self.data} is a named data set, and knows its columns: leave out "
                 f"{', '.join('--' + name.replace('_', '-') for name in options)}, or write the set to a file with "
@@ -77,50 +133,178 @@ class DataConfig(BaseModel):
         return columns, Transform(self.transform, self.reference_column)
 
 
-class TrainingConfig(BaseModel):
-    """How the neural models are trained; the classical ones have no use for it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class TrainingConfig(_Section):
+    """How the neural models are trained; the classical ones have no use for it. The defaults are the paper's."""
 
     epochs: int = Field(default=2000, ge=1, description="passes over the training pairs or sources")
-    device: Literal["cpu", "cuda"] = "cpu"
+    batch: int = Field(default=50, ge=1, description="same-source pairs, or sources, in a batch")
+    learning_rate: float = Field(default=1e-3, gt=0, description="of AdamW")
+    weight_decay: float = Field(default=1e-2, ge=0, description="of AdamW")
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
 
 
-class Experiment(BaseModel):
+class OptionsConfig(_Section):
+    """What one neural model does otherwise than the experiment's training and the paper's architecture."""
+
+    epochs: int | None = Field(default=None, ge=1, description="in place of the training's")
+    batch: int | None = Field(default=None, ge=1, description="in place of the training's")
+    learning_rate: float | None = Field(default=None, gt=0, description="in place of the training's")
+    weight_decay: float | None = Field(default=None, ge=0, description="in place of the training's")
+    components: int | None = Field(
+        default=None, ge=1, description="of the Gaussian mixture between sources, per axis; default 1"
+    )
+    orthonormal: Literal["qr", "qr-signed", "exponential", "cayley", "householder"] | None = Field(
+        default=None,
+        description="how an orthonormal matrix is made of free parameters; default exponential, the paper's is qr",
+    )
+    start: Literal["random", "maximum-likelihood"] | None = Field(
+        default=None, description="where training begins; default random"
+    )
+    samples: int | None = Field(
+        default=None,
+        ge=1,
+        description="of the variance when it is integrated out as varying; default quadrature, the paper's 2000",
+    )
+
+
+class ModelConfig(_ShortForm):
+    """A model by its name; or by its name and what is different about it."""
+
+    model: str = Field(
+        description="[transform:]model[+calibration…], as in tlm, yeo-johnson:tlm+logistic+elub, "
+        "ntlm-single-sources-n2-varying"
+    )
+    label: str | None = Field(
+        default=None, description="how the model is called in results and report; default its name"
+    )
+    integration: Literal["common", "varying"] | None = Field(
+        default=None,
+        description="integrate the variance out; the same as -common or -varying behind the name of a neural model",
+    )
+    calibration: tuple[Literal["logistic", "kde", "pav", "elub", "iv"], ...] = Field(
+        default=(), description="calibrations in their order; the same as +logistic, +elub … behind the name"
+    )
+    options: OptionsConfig = Field(default_factory=OptionsConfig, description="of a neural model")
+
+    @property
+    def name(self) -> ModelName:
+        """The model in full."""
+        name = ModelName.parse(self.model)
+        base = name.base
+        given = {key: value for key, value in self.options.model_dump().items() if value is not None}
+        neural = name.root.base in NEURAL
+        if self.integration is not None:
+            if name.integration or not neural:
+                raise LindleyError(
+                    f"model '{self.model}': integration: {self.integration} is for a neural model without one "
+                    f"({' or '.join('-' + law for law in INTEGRATIONS)}) in its name"
+                )
+            base = f"{base}-{self.integration}"
+        if given and not neural:
+            raise LindleyError(f"model '{self.model}': options ({', '.join(given)}) are for neural models (ntlm-…)")
+        law = base.removeprefix(name.root.base).strip("-")
+        if "samples" in given and law != "varying":
+            raise LindleyError(f"model '{self.model}': samples is for a model whose variance is integrated as varying")
+        if given.get("components", 1) > 1 and law:
+            raise LindleyError(f"model '{self.model}': the variance is integrated out of models with one component")
+        return ModelName(name.gaussianiser, base, (*name.calibrations, *self.calibration), tuple(sorted(given.items())))
+
+    @property
+    def row(self) -> str:
+        """How the model is called in results."""
+        return self.label if self.label is not None else str(self.name)
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        try:
+            _ = self.name
+        except LindleyError as error:
+            raise ValueError(str(error)) from error
+        if self.label is not None and (not self.label.strip() or not self.label.isprintable()):
+            raise ValueError("a label needs at least one letter, on one line")
+        return self
+
+
+class OutputConfig(_Section):
+    """Where the results go, and what is drawn."""
+
+    folder: str | None = Field(default=None, description="for results and report; default results/EXPERIMENT-DATA")
+    report: bool = Field(default=True, description="write report.html and the figures for papers")
+
+
+class Experiment(_Section):
     """Everything that decides the numbers of a run."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
+    name: str = Field(description="part of the name of the folder of results; default the name of the file")
     data: DataConfig
     protocol: Protocol = Protocol()
     training: TrainingConfig = TrainingConfig()
-    models: tuple[str, ...]
+    models: tuple[ModelConfig, ...] = Field(
+        description="the rows of the results, in this order", json_schema_extra={"minItems": 1}
+    )
+    output: OutputConfig = OutputConfig()
 
     @field_validator("name")
     @classmethod
     def _plain(cls, name: str) -> str:
         """The name becomes part of the name of a folder, and must not lead elsewhere."""
         if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" ."):
-            raise LindleyError(
+            raise ValueError(
                 f"the experiment cannot be called '{name}': its name becomes part of the name of a folder. Give a "
                 "plain name, without / and \\, such as 'name: glass' in the YAML file."
             )
         return name
 
+    @field_validator("protocol", mode="wrap")
+    @classmethod
+    def _possible(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Protocol:
+        try:
+            return handler(value)  # type: ignore[no-any-return]
+        except LindleyError as error:
+            raise ValueError(str(error)) from error
 
-_SECTIONS = {"data": "{data: glass.csv}", "protocol": "{splits: 21}", "training": "{epochs: 2000}"}
+    @field_validator("models")
+    @classmethod
+    def _each_once(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
+        """The same row twice is one row; two rows of one label are a mistake."""
+        if not models:
+            raise ValueError("there is no model to run: give at least one, such as --models tlm+logistic")
+        rows: dict[str, ModelConfig] = {}
+        for model in models:
+            if rows.setdefault(model.row, model).name != model.name:
+                raise ValueError(f"two models are called '{model.row}': give one of them another label")
+        return tuple(rows.values())
+
+    @property
+    def rows(self) -> dict[str, ModelName]:
+        """The models by the names of their rows, in order."""
+        return {model.row: model.name for model in self.models}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of an experiment file."""
+    schema = Experiment.model_json_schema()
+    schema["required"] = [key for key in schema["required"] if key != "name"]  # a file's name is its default
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_SECTIONS = {
+    "data": "{data: glass.csv}",
+    "protocol": "{splits: 21}",
+    "training": "{epochs: 2000}",
+    "output": "{folder: results/glass}",
+}
 """The parts of an experiment that hold names and values, with an example of each."""
 
 
 def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | None = None) -> Experiment:
     """A built-in experiment, or one from a YAML file, with some of its values replaced.
 
-    ``overrides`` holds values for ``data``, ``protocol``, ``training`` and, under ``experiment``, for the top level. A new
-    ``data`` entry starts afresh: the columns of another table would not fit. In a file, ``data: NAME`` is short
-    for ``data: {data: NAME}``.
+    ``overrides`` holds values for the sections (``data``, ``protocol``, ``training``, ``output``) and, under
+    ``experiment``, for the top level. A new ``data`` entry starts afresh: the columns of another table would not fit. What
+    does not read is told with its line.
     """
-    content = _read(name_or_path)
+    content, lines = _read(name_or_path)
     overrides = overrides or {}
     if "data" in overrides.get("data", {}):
         content["data"] = {}
@@ -130,21 +314,26 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
         given = {} if content.get(section) is None else content[section]
         if not isinstance(given, dict):
             raise LindleyError(
-                f"the experiment '{name_or_path}' does not read: {section} must hold names and values, such as "
-                f"{section}: {example}, and not {given!r}"
+                f"the experiment '{name_or_path}' does not read: {lines.at((section,))}{section} must hold names and "
+                f"values, such as {section}: {example}, and not {given!r}"
             )
         content[section] = {**given, **overrides.get(section, {})}
     content |= overrides.get("experiment", {})
+    replaced: set[tuple[str, ...]] = {(section, key) for section in _SECTIONS for key in overrides.get(section, {})}
+    replaced |= {(key,) for key in overrides.get("experiment", {})}
     try:
-        experiment = Experiment.model_validate(content)
+        return Experiment.model_validate(content)
     except ValidationError as error:
-        problems = "\n".join(f"  {'.'.join(map(str, e['loc'])) or 'experiment'}: {e['msg']}" for e in error.errors())
-        raise LindleyError(f"the experiment '{name_or_path}' does not read:\n{problems}") from error
-    parse_models(experiment.models)  # a misspelt model is told now, not after the table is read
-    return experiment
+        problems = []
+        for problem in error.errors():
+            place = problem["loc"]
+            line = "" if any(place[: len(path)] == path for path in replaced) else lines.at(place)
+            message = problem["msg"].removeprefix("Value error, ")
+            problems.append(f"  {line}{'.'.join(map(str, place)) or 'experiment'}: {message}")
+        raise LindleyError(f"the experiment '{name_or_path}' does not read:\n" + "\n".join(problems)) from error
 
 
-def _read(name_or_path: str) -> dict[str, Any]:
+def _read(name_or_path: str) -> tuple[dict[str, Any], Lines]:
     if name_or_path in BUILT_IN:
         text, name = files("lindley.experiment").joinpath(f"{name_or_path}.yaml").read_text("utf-8"), name_or_path
     else:
@@ -156,12 +345,12 @@ def _read(name_or_path: str) -> dict[str, Any]:
             )
         text, name = _text(path), path.stem
     try:
-        content = yaml.safe_load(text)
+        content, lines = read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:  # the 40th of January is a ValueError
         raise LindleyError(f"{name_or_path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise LindleyError(f"{name_or_path} must hold the keys data, protocol and models")
-    return {"name": name, **content}
+    return {"name": name, **content}, lines
 
 
 def _text(path: Path) -> str:

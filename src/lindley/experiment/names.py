@@ -1,9 +1,13 @@
-"""Names of models: ``[gaussianiser:]base[+calibration …]``, as in ``yeo-johnson:tlm-kde+logistic+elub``."""
+"""Names of models: ``[gaussianiser:]base[+calibration …]``, as in ``yeo-johnson:tlm-kde+logistic+elub``.
+
+Options that differ from the defaults follow the base in brackets, ``ntlm-single-pairs-n1[orthonormal=qr]+logistic``; such
+names are made by an experiment file, and not read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from lindley.errors import LindleyError
@@ -16,7 +20,6 @@ __all__ = [
     "INTEGRATIONS",
     "NEURAL",
     "ModelName",
-    "parse_models",
 ]
 
 # Names only, so that `lindley --help` loads neither torch nor scikit-learn; a test holds them to what there is.
@@ -35,6 +38,8 @@ INTEGRATIONS = {
     "common": "the variance, common to all sources, integrated out",
     "varying": "the within variance, varying between sources, integrated out",
 }
+INTEGRATION_OPTIONS = ("samples",)
+"""Options that only matter once the variance is integrated out: models that differ in them share their training."""
 BASES = {
     **CLASSICAL,
     **NEURAL,
@@ -60,19 +65,27 @@ class ModelName:
     gaussianiser: str | None
     base: str
     calibrations: tuple[str, ...]
+    options: tuple[tuple[str, str | int | float], ...] = ()  # those that were given, by name
 
     def __str__(self) -> str:
         front = f"{self.gaussianiser}:" if self.gaussianiser else ""
-        return front + "+".join((self.base, *self.calibrations))
+        options = ",".join(f"{name}={value}" for name, value in self.options)
+        return front + "+".join((self.base + (f"[{options}]" if options else ""), *self.calibrations))
 
     @property
     def before(self) -> ModelName | None:
         """What must be there first: the model without its last calibration, or without its integration; or nothing."""
         if self.calibrations:
-            return ModelName(self.gaussianiser, self.base, self.calibrations[:-1])
+            return replace(self, calibrations=self.calibrations[:-1])
         if self.integration:
-            return ModelName(self.gaussianiser, self.base.removesuffix(f"-{self.integration}"), ())
+            kept = tuple(option for option in self.options if option[0] not in INTEGRATION_OPTIONS)
+            return replace(self, base=self.base.removesuffix(f"-{self.integration}"), options=kept)
         return None
+
+    @property
+    def root(self) -> ModelName:
+        """The model that everything builds on: fitted or trained, without integration and calibration."""
+        return self if self.before is None else self.before.root
 
     @property
     def integration(self) -> str | None:
@@ -104,11 +117,3 @@ def _listing(known: Mapping[str, str]) -> str:
     neural = "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind, or neither"
     names = [name for name in known if not name.startswith("ntlm-")]
     return ", ".join(names + ([neural] if len(names) < len(known) else []))
-
-
-def parse_models(names: Iterable[str]) -> tuple[ModelName, ...]:
-    """All names, each once, in their order."""
-    models = tuple(dict.fromkeys(ModelName.parse(name) for name in names))
-    if not models:
-        raise LindleyError("there is no model to run: give at least one, such as --models tlm+logistic")
-    return models

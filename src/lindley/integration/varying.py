@@ -35,6 +35,9 @@ __all__ = ["VaryingVariance", "integrate_varying", "quadrature_nodes", "sampled_
 
 Floats = NDArray[np.float64]
 
+TERMS_AT_A_TIME = 1 << 18
+"""Exponents held at a time: 2 MiB, which a processor keeps close at hand."""
+
 
 @dataclass(frozen=True, eq=False)
 class VaryingVariance(AxisLaw):
@@ -46,23 +49,31 @@ class VaryingVariance(AxisLaw):
     ln_weight: Tensor  # (run, node, axis)
 
     def ln_lr_axis(self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
-        """Eq. 6 by log-sum-exp over the nodes."""
+        """Eq. 6 by log-sum-exp over the nodes.
+
+        The exponents of all nodes are linear in (x − y)², x² and y²: a matrix product with four columns.
+        """
         mean, b = self.base.mean[:, :, axis, None], self.base.var[:, :, axis, None]
         x, y = x - mean, y - mean
-        xx, yy, gap = x**2, y**2, (x - y) ** 2
-        joint = trace = ref = torch.tensor(-torch.inf, dtype=x.dtype, device=x.device)
-        for node in range(self.ln_weight.shape[1]):
-            to_d, to_e, ln_w = (
-                t[:, node, axis, None, None] for t in (self.scale_trace, self.scale_ref, self.ln_weight)
-            )
-            d_q, e_q = d * to_d, e * to_e
-            delta = b * d_q + b * e_q + d_q * e_q
-            # [(b + e) x² + (b + d) y² − 2b xy]/Δ as a sum of squares: nothing cancels for a close pair far from the mean.
-            pair = (b / delta) * gap + (e_q / delta) * xx + (d_q / delta) * yy
-            joint = torch.logaddexp(joint, ln_w - 0.5 * (pair + delta.log()))
-            trace = torch.logaddexp(trace, ln_w - 0.5 * (xx / (b + d_q) + (b + d_q).log()))
-            ref = torch.logaddexp(ref, ln_w - 0.5 * (yy / (b + e_q) + (b + e_q).log()))
+        to_d, to_e, ln_w = (t[:, None, :, axis] for t in (self.scale_trace, self.scale_ref, self.ln_weight))
+        d, e = d * to_d, e * to_e  # (run, 1, node)
+        delta = b * d + b * e + d * e
+        # [(b + e) x² + (b + d) y² − 2b xy]/Δ as a sum of squares: nothing cancels for a close pair far from the mean.
+        pair = torch.cat([b / delta, e / delta, d / delta, delta.log() - 2 * ln_w], 1)
+        joint = _ln_sum([(x - y) ** 2, x**2, y**2], pair)
+        trace = _ln_sum([x**2], torch.cat([1 / (b + d), (b + d).log() - 2 * ln_w], 1))
+        ref = _ln_sum([y**2], torch.cat([1 / (b + e), (b + e).log() - 2 * ln_w], 1))
         return joint - trace - ref
+
+
+def _ln_sum(values: list[Tensor], coefficients: Tensor) -> Tensor:
+    """ln Σ_q exp(−½ [Σ_k v_k c_kq + c_q]) of values (run, i, j) and coefficients (run, k + 1, node), in blocks."""
+    shape = torch.broadcast_shapes(*(v.shape for v in values))
+    columns = [v.expand(shape).reshape(shape[0], -1) for v in values]
+    terms = torch.stack([*columns, torch.ones_like(columns[0])], -1)  # (run, pairs, k + 1)
+    block = max(1, TERMS_AT_A_TIME // (shape[0] * coefficients.shape[-1]))
+    exponents = -0.5 * coefficients
+    return torch.cat([torch.logsumexp(some @ exponents, -1) for some in torch.split(terms, block, 1)], 1).reshape(shape)
 
 
 def quadrature_nodes(prior: InverseGamma) -> tuple[Floats, Floats]:

@@ -28,7 +28,7 @@ from lindley.training.settings import Training
 __all__ = ["Trained", "Training", "train"]
 
 WORKERS = 2
-"""Programs that run side by side on a CPU, each with one thread.
+"""Programs that the runs are dealt to on a CPU, to run side by side with one thread each.
 
 Steps are short, and two OpenMP threads would meet at a barrier hundreds of times in each. On a machine with other work to
 do they wait there for each other: an epoch of 90 ms was seen to take 7 s. Runs have nothing to wait for.
@@ -65,12 +65,13 @@ def train(
     start: Parameters | None = None,
     encoder: Callable[[], nn.Module] | None = None,
     progress: Progress | None = None,
+    threads: int = WORKERS,
 ) -> Trained:
     """Train one model per run and keep, per run, the parameters of the epoch with the lowest validation Cllr.
 
     ``seeds`` has one number per run. ``start`` replaces the architecture's start, for fine-tuning. ``encoder`` makes a
     module that maps (instances, feature) to (instances, embedding); it is trained jointly, one copy per run, in *sources*
-    mode.
+    mode. ``threads`` is how many programs run side by side on a CPU; it changes the time, and no number.
     """
     if encoder is not None and training.mode != "sources":
         raise ValueError("an encoder is trained in sources mode: pairs of embeddings cannot be made beforehand")
@@ -115,16 +116,16 @@ def train(
         )
         for runs in groups
     ]  # fmt: skip
-    threads = torch.get_num_threads()
+    before = torch.get_num_threads()
     try:
-        with ThreadPoolExecutor(WORKERS if training.device == "cpu" else 1) as pool:
+        with ThreadPoolExecutor(threads if training.device == "cpu" else 1) as pool:
             try:
                 results = list(pool.map(one, range(len(groups))))
             except BaseException:  # Ctrl-C, or one program failed: the others need not go on to the end
                 stop.set()
                 raise
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
     return _joined(results, [run for runs in groups for run in runs])
 
 

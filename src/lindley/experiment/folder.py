@@ -1,0 +1,202 @@
+"""The folder of a run: what is finished is in it, whole, and known to be whole.
+
+    experiment.yaml         the resolved configuration: `lindley run` on it repeats the run
+    data.npz                the table as it was used
+    units/ID.json           a finished unit: its key, its figures, and the digests of its files
+    models/MODEL/…          LLRs, models and training histories, per group of splits
+    results.json            all figures, once every unit is finished
+    report.html, figures/   what is drawn from them
+
+Every file is written beside its name and renamed. A unit counts as finished when its JSON reads, has the key that this run
+would give it, and all of its files have the digests that it names; anything else is done again, and damage is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from lindley.data.export import write_atomically
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.experiment.config import Experiment
+
+__all__ = [
+    "EXPERIMENT",
+    "RESULTS",
+    "default_folder",
+    "read_table_file",
+    "read_unit",
+    "start_folder",
+    "writable_folder",
+    "write_unit",
+]
+
+EXPERIMENT, DATA, RESULTS = "experiment.yaml", "data.npz", "results.json"
+Notice = Callable[[str], None]
+
+
+@contextmanager
+def writable_folder(folder: Path) -> Iterator[None]:
+    """Make sure that results can be written to a folder; it is made, and taken away again if the body leaves it empty.
+
+    Raises:
+        LindleyError: before the body runs, with the cause and the fix.
+    """
+    made: list[Path] = []
+    try:
+        for each in (folder, *folder.parents):
+            if each.exists():
+                break
+            made.append(each)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if (folder / RESULTS).is_dir():
+            raise IsADirectoryError(0, f"{RESULTS} in it is a folder itself")
+    except OSError as error:
+        _remove(made)
+        raise LindleyError(
+            f"The results cannot be written to the folder {folder} ({error.strerror or error}). "
+            "Name another folder with --out, one that you may write to and that is not the name of a file."
+        ) from error
+    try:
+        yield
+    except BaseException:
+        _remove(made)
+        raise
+
+
+def _remove(folders: list[Path]) -> None:
+    """Take away empty folders, the innermost of which comes first."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def start_folder(folder: Path, experiment: Experiment, table: Table) -> None:
+    """Write what the run is about, before any of its work."""
+    configuration = experiment.model_dump(mode="json")
+    text = "# The resolved configuration of this run; 'lindley run' on this file repeats it.\n"
+    text += yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True, width=120)
+    _write(folder, EXPERIMENT, text.encode("utf-8"))
+    arrays = {"name": np.array(table.name), "features": np.array(table.features), "values": table.values}
+    labels = {"source": table.source, "group": table.group, "instance": table.instance}
+    data = io.BytesIO()
+    np.savez_compressed(data, **arrays, **labels)  # type: ignore[arg-type]
+    _write(folder, DATA, data.getvalue())
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
+    """Write a file unless it is there already, the same: a run that goes on rewrites nothing."""
+    path = folder / name
+    with suppress(OSError):
+        if path.read_bytes() == data:
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, data)
+
+
+def read_table_file(folder: Path) -> Table:
+    """The table of a run, as it was used."""
+    arrays = _load(folder / DATA)
+    try:
+        labels = (arrays[name].astype(np.str_) for name in ("source", "group", "instance"))
+        return Table(str(arrays["name"]), arrays["values"], tuple(map(str, arrays["features"])), *labels)
+    except (KeyError, ValueError) as error:
+        raise LindleyError(f"{folder / DATA} is damaged: {error}. Run the experiment again.") from error
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """The arrays of an npz file; objects that would run code are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError as error:
+        raise LindleyError(f"{path} is missing. Run the experiment again: it does what is missing.") from error
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise LindleyError(
+            f"{path} is damaged ({error}). Run the experiment again: it redoes what is damaged."
+        ) from error
+
+
+def write_unit(folder: Path, unit_id: str, key: str, files: Mapping[str, bytes], record: Mapping[str, Any]) -> None:
+    """Write the files of a unit, and then, in one step, that it is finished."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    content = json.dumps({"key": key, "files": digests, **record}, indent=1, allow_nan=False) + "\n"
+    path = _unit_path(folder, unit_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content.encode("utf-8"))
+
+
+def read_unit(folder: Path, unit_id: str, key: str, notice: Notice) -> dict[str, Any] | None:
+    """The record of a finished unit; nothing if it is not there, is of other settings, or is damaged, which is told."""
+    path = _unit_path(folder, unit_id)
+    try:
+        record = json.loads(path.read_bytes())
+        there, files = record["key"], dict(record["files"])
+        if set(record) != {"key", "files", "models"}:
+            raise KeyError("models")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        notice(f"{path} is damaged ({type(error).__name__}: {error}): its part of the work is done again.")
+        return None
+    if there != key:
+        notice(f"{path} was made with other settings or another version: its part of the work is done again.")
+        return None
+    for name, digest in files.items():
+        try:
+            whole = hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+        except OSError:
+            whole = False
+        if not whole:
+            notice(f"{folder / name} is missing or damaged: its part of the work is done again.")
+            return None
+    return record  # type: ignore[no-any-return]
+
+
+def _unit_path(folder: Path, unit_id: str) -> Path:
+    return folder / "units" / f"{unit_id}.json"
+
+
+def default_folder(experiment: Experiment, table: Table) -> Path:
+    """Where the results go if nobody says where: ``results/EXPERIMENT-DATA``.
+
+    If another experiment, or other data of that name, is there, finished or not, it is the next free one of ``…-2``,
+    ``…-3``. The same experiment on the same data goes on where it was.
+    """
+    first = Path("results") / f"{experiment.name}-{table.name}"
+    folder, number = first, 1
+    while any((folder / name).exists() for name in (EXPERIMENT, RESULTS)) and not _same(folder, experiment, table):
+        number += 1
+        folder = first.with_name(f"{first.name}-{number}")
+    return folder
+
+
+def _same(folder: Path, experiment: Experiment, table: Table) -> bool:
+    """Whether a folder is of the same data and configuration; the output may differ."""
+    try:
+        there = yaml.safe_load((folder / EXPERIMENT).read_text(encoding="utf-8"))
+        there = Experiment.model_validate(there).model_dump(exclude={"output"})
+        return there == experiment.model_dump(exclude={"output"}) and _sha(folder) == table.sha256()
+    except (OSError, ValueError, yaml.YAMLError, LindleyError):  # not to be read, or not ours
+        return False
+
+
+def _sha(folder: Path) -> str:
+    return read_table_file(folder).sha256()

@@ -1,0 +1,60 @@
+"""YAML that remembers its lines, so that a message can say where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+__all__ = ["Lines", "read_yaml"]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Where the values of a YAML document stand."""
+
+    root: yaml.Node | None
+
+    def at(self, place: Sequence[str | int]) -> str:
+        """``line 7, `` for a place such as ("models", 2, "options"), or its nearest surroundings; else nothing."""
+        node, line = self.root, None
+        for step in place:
+            found = _inside(node, step)
+            if found is None:
+                break
+            node, line = found
+        return f"line {line}, " if line is not None else ""
+
+
+def read_yaml(text: str) -> tuple[Any, Lines]:
+    """Plain values (no code runs), and their lines. A key that stands twice is an error: YAML itself takes the last."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    _refuse_doubles(root)
+    return yaml.safe_load(text), Lines(root)
+
+
+def _inside(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
+    """The child of a node, and the line of its key."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return value, key.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        value = node.value[step]
+        return value, value.start_mark.line + 1
+    return None
+
+
+def _refuse_doubles(node: yaml.Node | None) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode) and seen.setdefault(key.value, line) != line:
+                raise ValueError(f"line {line}: the key '{key.value}' stands on line {seen[key.value]} already")
+            _refuse_doubles(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_doubles(value)

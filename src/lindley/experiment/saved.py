@@ -1,0 +1,192 @@
+"""A run that was saved: everything that a report or a comparison needs, read from its folder without any training."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lindley.data.splits import Part, Split, make_splits
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.experiment.config import Experiment
+from lindley.experiment.folder import RESULTS, read_table_file
+from lindley.experiment.names import ModelName
+from lindley.experiment.plan import Unit, make_units
+from lindley.experiment.results import SCHEMA, ModelResult
+from lindley.experiment.work import gaussianised, model_file
+from lindley.llrs import Floats
+from lindley.models.two_level import TwoLevel
+from lindley.storage import model_from_bytes
+from lindley.training.history import History
+
+__all__ = ["SavedRun"]
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """A finished run. Rows are the models as results.json calls them; splits count from 0.
+
+    Files are checked against the digests that their unit names when they are read.
+    """
+
+    folder: Path
+    content: dict[str, Any]  # results.json
+    experiment: Experiment
+    table: Table
+
+    @classmethod
+    def open(cls, folder: str | Path) -> SavedRun:
+        """Read the run in a folder.
+
+        Raises:
+            LindleyError: if there is none, if it is not finished, or if it is damaged.
+        """
+        path = Path(folder) / RESULTS
+        if not path.is_file():
+            unfinished = (Path(folder) / "units").is_dir()
+            raise LindleyError(
+                f"{folder} holds no {RESULTS}. "
+                + (
+                    "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
+                    if unfinished
+                    else "Name the folder that 'lindley run' wrote to."
+                )
+            )
+        try:
+            content = json.loads(path.read_bytes())
+            schema = content["schema"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LindleyError(f"{path} does not read ({error}). Run the experiment again.") from error
+        if schema != SCHEMA:
+            raise LindleyError(
+                f"{path} was written by another version of lindley (layout {schema}; this one reads {SCHEMA}). Run the "
+                "experiment again."
+            )
+        try:
+            experiment = Experiment.model_validate(content["experiment"])
+            models = {row: ModelResult.from_json(entry) for row, entry in content["models"].items()}
+            sha256 = content["data"]["sha256"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LindleyError(f"{path} is damaged ({error}). Run the experiment again.") from error
+        if list(models) != list(experiment.rows):
+            raise LindleyError(f"{path} is damaged: its models are not those of its experiment.")
+        table = read_table_file(Path(folder))
+        if table.sha256() != sha256:
+            raise LindleyError(f"The data in {folder} are not those of its {RESULTS}. Run the experiment again.")
+        return cls(Path(folder), content, experiment, table)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The rows, in order."""
+        return tuple(self.experiment.rows)
+
+    @cached_property
+    def splits(self) -> list[Split]:
+        """All splits."""
+        return make_splits(self.table, self.experiment.protocol)
+
+    @property
+    def oracle_cllr(self) -> list[float] | None:
+        """Test Cllr of the true LRs, where they are known."""
+        return self.content["oracle"]["test"]["cllr"] if "oracle" in self.content else None
+
+    def spec(self, row: str) -> ModelName:
+        """The model behind a row."""
+        try:
+            return self.experiment.rows[row]
+        except KeyError:
+            raise LindleyError(f"{self.folder} holds no model '{row}'. It holds: {', '.join(self.models)}") from None
+
+    def result(self, row: str) -> ModelResult:
+        """The figures of a row."""
+        self.spec(row)
+        return ModelResult.from_json(self.content["models"][row])
+
+    def llr(self, row: str, split: int, part: Literal["validate", "test"]) -> Floats:
+        """log10 LRs of all pairs (traces, refs)."""
+        name = self.spec(row)
+        arrays = self._arrays(name, split, "llrs.npz")
+        return np.asarray(arrays[f"{part}_{split + 1:02d}"], dtype=np.float64)
+
+    def model(self, row: str, split: int) -> TwoLevel | None:
+        """The model of one split; nothing for a post-hoc calibrated one."""
+        name = self.spec(row)
+        if name.calibrations:
+            return None
+        unit = self._unit(name, split)
+        path = model_file(name, unit.span, "model.safetensors")
+        model, _ = model_from_bytes(self._bytes(unit, path), str(self.folder / path))
+        run, runs = unit.splits.index(split), len(unit.splits)
+        return model.map(lambda t: t[run : run + 1] if t.ndim > 1 and len(t) == runs else t)
+
+    def history(self, row: str, split: int) -> History | None:
+        """The training of one split, of a neural model or of the one that it builds on."""
+        name = self.spec(row).root
+        unit = self._unit(name, split)
+        if model_file(name, unit.span, "history.npz") not in self._record(unit)["files"]:
+            return None
+        run = unit.splits.index(split)
+        arrays = {key: array[run : run + 1] for key, array in self._arrays(name, split, "history.npz").items()}
+        axes = arrays.get("validate_axes")
+        return History(
+            arrays["train"],
+            arrays["validate"],
+            None if axes is None else axes.astype(np.float64),
+            arrays["best_epoch"],
+        )
+
+    def parts(self, row: str, split: int) -> tuple[Part, Part, Part]:
+        """Train, validate and test as the model sees them."""
+        return gaussianised(self.splits[split], self.spec(row).gaussianiser)
+
+    @cached_property
+    def _units(self) -> list[Unit]:
+        return make_units(self.experiment)
+
+    def _unit(self, name: ModelName, split: int) -> Unit:
+        return next(unit for unit in self._units if name in unit.models and split in unit.splits)
+
+    @cached_property
+    def _records(self) -> dict[Unit, dict[str, Any]]:
+        return {}
+
+    def _record(self, unit: Unit) -> dict[str, Any]:
+        if unit not in self._records:
+            path = self.folder / "units" / f"{unit.id}.json"
+            try:
+                record = json.loads(path.read_bytes())
+                dict(record["files"])
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise LindleyError(
+                    f"{path} is missing or damaged ({error}). Run the experiment again: it redoes what is damaged."
+                ) from error
+            self._records[unit] = record
+        return self._records[unit]
+
+    def _bytes(self, unit: Unit, name: str) -> bytes:
+        try:
+            data = (self.folder / name).read_bytes()
+            whole = hashlib.sha256(data).hexdigest() == self._record(unit)["files"].get(name)
+        except OSError:
+            whole = False
+        if not whole:
+            raise LindleyError(
+                f"{self.folder / name} is missing or damaged. Run the experiment again: it redoes what is damaged."
+            )
+        return data
+
+    def _arrays(self, name: ModelName, split: int, what: str) -> dict[str, NDArray[Any]]:
+        return self._load(self._unit(name, split), name, what)
+
+    @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
+    def _load(self, unit: Unit, name: ModelName, what: str) -> dict[str, NDArray[Any]]:
+        with np.load(io.BytesIO(self._bytes(unit, model_file(name, unit.span, what))), allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
