@@ -2,4 +2,5 @@
 
 from lindley.cli import main
 
-main()
+if __name__ == "__main__":  # a process that is started by this one imports the module too
+    main()

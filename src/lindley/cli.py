@@ -270,7 +270,7 @@ def run(
             message = "Interrupted. What is finished is kept: the same command goes on where it was."
             raise _Interrupted(message) from error
         _print_results(results)
-        path = results.write(folder)
+        path = results.write(folder, lambda message: warn(message, "note"))
     typer.echo(f"\nResults: {path}")
     if config.output.report:
         typer.echo(f"Report:  {_write_report(folder)}")
@@ -320,7 +320,7 @@ def schema() -> None:
     """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
     from lindley.experiment.config import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(json_schema(), indent=1))
 
 
 @data_app.command("list")

@@ -125,23 +125,13 @@ def test_outliers_against_a_plain_recomputation(splits):
 
 
 def test_the_mean_may_rise_without_the_costliest_source():
-    """Source 0 is in all 11 test parts and costs a little in each; the others fail badly, each in one part."""
-    splits = [
-        costs([[-0.1, -50.0], [-50.0, -3.0 - 0.001 * other]], [0, other], [0, other]) for other in range(1, 12)
-    ]
-    figure = find_outliers("tlm", [*splits, *splits])
-    assert figure.outliers[0].source == "s00"
-    assert figure.outliers[0].splits == 22
-    assert len(figure.without) == 1  # a part of two sources has no pair of different ones without one of them
-    three = [
-        costs(
-            [[-0.1, -50.0, -50.0], [-50.0, -3.0, -50.0], [-50.0, -50.0, 5.0]], [0, k, 11], [0, k, 11]
-        )
-        for k in range(1, 11)
-    ]  # fmt: skip
-    figure = find_outliers("tlm", [three[k] for k in range(10)] * 1)
-    assert figure.outliers[0].source == "s00"
-    assert figure.without[1] > figure.without[0]
+    """Source 0 costs a little in each of ten test parts, and so more than those that fail badly in one of them."""
+    far = np.full((3, 3), -50.0)
+    splits = [costs(far + np.diag([49.9, 47.0, 55.0]), [0, bad, 11], [0, bad, 11]) for bad in range(1, 11)]
+    figure = find_outliers("tlm", splits)
+    assert (figure.outliers[0].source, figure.outliers[0].splits) == ("s00", 10)
+    assert figure.outliers[0].cost > figure.outliers[1].cost > 5 * figure.outliers[-1].cost
+    assert figure.without[1] > 1.3 * figure.without[0]
 
 
 def test_an_enormous_outlier_does_not_wipe_out_the_rest():

@@ -213,6 +213,10 @@ def _llr_pairs(model: TwoLevel, trace: Side, ref: Side, i: Index, j: Index) -> F
     """log10 LRs (pairs, axis) of the traces i and the refs j."""
     import torch
 
+    from lindley.models.axes import Scatter
+    from lindley.models.two_level import item_squares
+
+    squares = tuple(item_squares(model, side) for side in (trace, ref)) if model.between.uses_scatter else None
     llr = np.empty((len(i), model.projection.shape[-1]))
     # d and e belong to a number of instances, so pairs of equal numbers are scored together.
     numbers, group = np.unique(np.stack([trace.count[i], ref.count[j]]), axis=1, return_inverse=True)
@@ -221,7 +225,12 @@ def _llr_pairs(model: TwoLevel, trace: Side, ref: Side, i: Index, j: Index) -> F
         for start in range(0, len(members), BLOCK_PAIRS):
             some = members[start : start + BLOCK_PAIRS]
             x, y = (torch.from_numpy(mean).to(model.centre)[None] for mean in (trace.mean[i[some]], ref.mean[j[some]]))
-            llr[some] = model.ln_lr_pairs(x, y, int(n_trace), int(n_ref))[0].cpu().numpy() / LN10
+            scatter = None
+            if squares is not None:
+                scatter = Scatter(
+                    squares[0][i[some]][None], squares[1][j[some]][None], int(n_trace) - 1, int(n_ref) - 1
+                )
+            llr[some] = model.ln_lr_pairs(x, y, int(n_trace), int(n_ref), scatter)[0].cpu().numpy() / LN10
     return llr
 
 

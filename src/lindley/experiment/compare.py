@@ -58,6 +58,7 @@ class Line:
             "differences": None if paired is None else list(paired),
             "difference_mean": None if paired is None else fmean(paired),
             "difference_2sem": None if paired is None else two_sem(paired),
+            "why_not": self.why_not or None,
         }
 
 
@@ -78,7 +79,7 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
     first = runs[0]
     if to is not None:
         first.spec(to)  # says which models there are, if it is not one of them
-    if len({str(run.folder) for run in runs}) < len(runs):
+    if len({run.folder.resolve() for run in runs}) < len(runs):
         raise LindleyError("The same folder is named twice: name each once.")
     if len(runs) < 2 and to is None:
         raise LindleyError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -138,8 +139,8 @@ class TrainingConfig(_Section):
 
     epochs: int = Field(default=2000, ge=1, description="passes over the training pairs or sources")
     batch: int = Field(default=50, ge=1, description="same-source pairs, or sources, in a batch")
-    learning_rate: float = Field(default=1e-3, gt=0, description="of AdamW")
-    weight_decay: float = Field(default=1e-2, ge=0, description="of AdamW")
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of AdamW")
+    weight_decay: float = Field(default=1e-2, ge=0, allow_inf_nan=False, description="of AdamW")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
 
 
@@ -148,8 +149,12 @@ class OptionsConfig(_Section):
 
     epochs: int | None = Field(default=None, ge=1, description="in place of the training's")
     batch: int | None = Field(default=None, ge=1, description="in place of the training's")
-    learning_rate: float | None = Field(default=None, gt=0, description="in place of the training's")
-    weight_decay: float | None = Field(default=None, ge=0, description="in place of the training's")
+    learning_rate: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="in place of the training's"
+    )
+    weight_decay: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="in place of the training's"
+    )
     components: int | None = Field(
         default=None, ge=1, description="of the Gaussian mixture between sources, per axis; default 1"
     )
@@ -284,10 +289,20 @@ class Experiment(_Section):
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file."""
     schema = Experiment.model_json_schema()
+    for name, about in _PROTOCOL.items():
+        schema["$defs"]["Protocol"]["properties"][name] |= about
     schema["required"] = [key for key in schema["required"] if key != "name"]  # a file's name is its default
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
+_PROTOCOL: dict[str, dict[str, Any]] = {
+    "splits": {"minimum": 1, "description": "how many random splits of the sources"},
+    "replicates": {"minimum": 2, "description": "measurements drawn from every source, trace and ref together"},
+    "trace_instances": {"minimum": 1, "description": "how many of the replicates are the trace; the others are the ref"},
+    "shares": {"description": "sizes of the training, validation and test parts, in any unit"},
+    "seed": {"minimum": 0, "description": "all splits come from it"},
+}
+"""What the schema says of a protocol; `Protocol` itself knows no pydantic."""
 _SECTIONS = {
     "data": "{data: glass.csv}",
     "protocol": "{splits: 21}",
@@ -295,6 +310,16 @@ _SECTIONS = {
     "output": "{folder: results/glass}",
 }
 """The parts of an experiment that hold names and values, with an example of each."""
+
+
+_PLAIN = {
+    "extra_forbidden": "there is no such setting here; 'lindley schema' lists all",
+    "unexpected_keyword_argument": "there is no such setting here; 'lindley schema' lists all",
+    "missing": "is missing",
+    "tuple_type": "must be a list, such as [A, B]",
+    "model_type": "must be a name, or names and values such as {model: tlm, label: benchmark}",
+}
+"""Messages of pydantic's that speak of Python, in other words."""
 
 
 def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | None = None) -> Experiment:
@@ -326,9 +351,11 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
     except ValidationError as error:
         problems = []
         for problem in error.errors():
+            message = _PLAIN.get(problem["type"], problem["msg"].removeprefix("Value error, "))
             place = problem["loc"]
+            if place == ("protocol",):  # the message names the value that is wrong
+                place += tuple(f.name for f in fields(Protocol) if f.name in message and f.name in content["protocol"])[:1]
             line = "" if any(place[: len(path)] == path for path in replaced) else lines.at(place)
-            message = problem["msg"].removeprefix("Value error, ")
             problems.append(f"  {line}{'.'.join(map(str, place)) or 'experiment'}: {message}")
         raise LindleyError(f"the experiment '{name_or_path}' does not read:\n" + "\n".join(problems)) from error
 
@@ -346,10 +373,10 @@ def _read(name_or_path: str) -> tuple[dict[str, Any], Lines]:
         text, name = _text(path), path.stem
     try:
         content, lines = read_yaml(text)
-    except (yaml.YAMLError, ValueError) as error:  # the 40th of January is a ValueError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 40th of January is a ValueError
         raise LindleyError(f"{name_or_path} is not YAML: {error}") from error
     if not isinstance(content, dict):
-        raise LindleyError(f"{name_or_path} must hold the keys data, protocol and models")
+        raise LindleyError(f"{name_or_path} must hold the keys data and models, such as data: glass.csv")
     return {"name": name, **content}, lines
 
 

@@ -7,8 +7,9 @@
     results.json            all figures, once every unit is finished
     report.html, figures/   what is drawn from them
 
-Every file is written beside its name and renamed. A unit counts as finished when its JSON reads, has the key that this run
-would give it, and all of its files have the digests that it names; anything else is done again, and damage is told.
+Every file is written beside its name and renamed. A unit counts as finished when its JSON reads and has its own digest, has
+the key that this run would give it, and all of its files have the digests that it names; anything else is done again, and
+damage is told. results.json is there only while every unit is finished: it goes before the first of them is done again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import io
 import json
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -35,8 +37,10 @@ __all__ = [
     "EXPERIMENT",
     "RESULTS",
     "default_folder",
+    "drop_results",
     "read_table_file",
     "read_unit",
+    "read_unit_file",
     "start_folder",
     "writable_folder",
     "write_unit",
@@ -44,6 +48,8 @@ __all__ = [
 
 EXPERIMENT, DATA, RESULTS = "experiment.yaml", "data.npz", "results.json"
 Notice = Callable[[str], None]
+LEFT_BEHIND = 600.0
+"""Seconds after which a half-written file is what a killed run left: no writing takes that long, in another run either."""
 
 
 @contextmanager
@@ -84,27 +90,62 @@ def _remove(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def start_folder(folder: Path, experiment: Experiment, table: Table) -> None:
-    """Write what the run is about, before any of its work."""
-    configuration = experiment.model_dump(mode="json")
-    text = "# The resolved configuration of this run; 'lindley run' on this file repeats it.\n"
-    text += yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True, width=120)
-    _write(folder, EXPERIMENT, text.encode("utf-8"))
+def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Notice = lambda message: None) -> None:
+    """Write what the run is about, before any of its work.
+
+    The configuration comes last: a folder that has it is one that a run can go on in.
+    """
+    _sweep(folder)
     arrays = {"name": np.array(table.name), "features": np.array(table.features), "values": table.values}
     labels = {"source": table.source, "group": table.group, "instance": table.instance}
     data = io.BytesIO()
     np.savez_compressed(data, **arrays, **labels)  # type: ignore[arg-type]
-    _write(folder, DATA, data.getvalue())
+    _write(folder, DATA, data.getvalue(), notice)
+    configuration = experiment.model_dump(mode="json")
+    text = "# The resolved configuration of this run; 'lindley run' on this file repeats it.\n"
+    text += yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True, width=120)
+    _write(folder, EXPERIMENT, text.encode("utf-8"), notice)
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
+def _write(folder: Path, name: str, data: bytes, notice: Notice) -> None:
     """Write a file unless it is there already, the same: a run that goes on rewrites nothing."""
     path = folder / name
     with suppress(OSError):
         if path.read_bytes() == data:
             return
-    path.parent.mkdir(parents=True, exist_ok=True)
+        notice(f"{path} is damaged, or of another run: it is written again.")
+    _write_whole(folder, name, data)
+
+
+def _write_whole(folder: Path, name: str, data: bytes) -> None:
+    path = folder / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LindleyError(
+            f"The folder {path.parent} cannot be made ({error.strerror or error}). Check that the disk is not full and that "
+            "no file has that name, or name another folder with --out."
+        ) from error
     write_atomically(path, data)
+
+
+def _sweep(folder: Path) -> None:
+    """Take away what killed runs left half-written; the age spares a run that is at work in the folder now."""
+    for path in folder.rglob(".*.part"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > LEFT_BEHIND:
+                path.unlink()
+
+
+def drop_results(folder: Path) -> None:
+    """Take results.json away: some of what it was made of is not there, or is of another experiment."""
+    try:
+        (folder / RESULTS).unlink(missing_ok=True)
+    except OSError as error:
+        raise LindleyError(
+            f"{folder / RESULTS} is of another run and cannot be replaced ({error.strerror or error}). Close it if another "
+            "program has it open, or name another folder with --out."
+        ) from error
 
 
 def read_table_file(folder: Path) -> Table:
@@ -133,33 +174,52 @@ def _load(path: Path) -> dict[str, Any]:
 def write_unit(folder: Path, unit_id: str, key: str, files: Mapping[str, bytes], record: Mapping[str, Any]) -> None:
     """Write the files of a unit, and then, in one step, that it is finished."""
     for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
+        _write_whole(folder, name, data)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    content = json.dumps({"key": key, "files": digests, **record}, indent=1, allow_nan=False) + "\n"
-    path = _unit_path(folder, unit_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content.encode("utf-8"))
+    content: dict[str, Any] = {"key": key, "files": digests, **record}
+    content["sha256"] = _own_digest(content)
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    _write_whole(folder, f"units/{unit_id}.json", text.encode("utf-8"))
+
+
+def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
+    """The record of a unit, if it is as it was written.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        LindleyError: if it is damaged.
+    """
+    path = folder / "units" / f"{unit_id}.json"
+    try:
+        content = json.loads(path.read_bytes())
+        if content.pop("sha256") != _own_digest(content):
+            raise ValueError("its digest is another")
+        if set(content) != {"key", "files", "models"}:
+            raise ValueError("it has other parts")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LindleyError(f"{path} is damaged ({type(error).__name__}: {error})") from error
+    return content  # type: ignore[no-any-return]
+
+
+def _own_digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_unit(folder: Path, unit_id: str, key: str, notice: Notice) -> dict[str, Any] | None:
     """The record of a finished unit; nothing if it is not there, is of other settings, or is damaged, which is told."""
-    path = _unit_path(folder, unit_id)
     try:
-        record = json.loads(path.read_bytes())
-        there, files = record["key"], dict(record["files"])
-        if set(record) != {"key", "files", "models"}:
-            raise KeyError("models")
+        record = read_unit_file(folder, unit_id)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        notice(f"{path} is damaged ({type(error).__name__}: {error}): its part of the work is done again.")
+    except LindleyError as error:
+        notice(f"{error}: its part of the work is done again.")
         return None
-    if there != key:
-        notice(f"{path} was made with other settings or another version: its part of the work is done again.")
+    if record["key"] != key:
+        notice(f"{unit_id} was made with other settings or another version: its part of the work is done again.")
         return None
-    for name, digest in files.items():
+    for name, digest in record["files"].items():
         try:
             whole = hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
         except OSError:
@@ -167,11 +227,7 @@ def read_unit(folder: Path, unit_id: str, key: str, notice: Notice) -> dict[str,
         if not whole:
             notice(f"{folder / name} is missing or damaged: its part of the work is done again.")
             return None
-    return record  # type: ignore[no-any-return]
-
-
-def _unit_path(folder: Path, unit_id: str) -> Path:
-    return folder / "units" / f"{unit_id}.json"
+    return record
 
 
 def default_folder(experiment: Experiment, table: Table) -> Path:

@@ -31,7 +31,7 @@ class Lines:
 def read_yaml(text: str) -> tuple[Any, Lines]:
     """Plain values (no code runs), and their lines. A key that stands twice is an error: YAML itself takes the last."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    _refuse_doubles(root)
+    _refuse_doubles(root, set())
     return yaml.safe_load(text), Lines(root)
 
 
@@ -47,14 +47,19 @@ def _inside(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | 
     return None
 
 
-def _refuse_doubles(node: yaml.Node | None) -> None:
+def _refuse_doubles(node: yaml.Node | None, visited: set[int]) -> None:
+    if id(node) in visited:  # an alias (*name) may lead back to where it stands
+        return
+    visited.add(id(node))
     if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
+        lines: dict[str, int] = {}
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if isinstance(key, yaml.ScalarNode) and seen.setdefault(key.value, line) != line:
-                raise ValueError(f"line {line}: the key '{key.value}' stands on line {seen[key.value]} already")
-            _refuse_doubles(value)
+            if isinstance(key, yaml.ScalarNode):
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    raise ValueError(f"line {line}: the key '{key.value}' stands on line {lines[key.value]} already")
+                lines[key.value] = line
+            _refuse_doubles(value, visited)
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
-            _refuse_doubles(value)
+            _refuse_doubles(value, visited)

@@ -27,6 +27,8 @@ GROUP = 7
 """Splits in a unit at most: enough for a tensor program to be worth its overhead, few enough to lose little in a crash."""
 TRAINING_EFFORT = 100.0
 """A training takes about this many times as long as a classical fit; it only serves the progress bar."""
+LONGEST = 100
+"""Letters in the name of a folder; a longer name of a model ends in a digest."""
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 """What the numbers of a result depend on, besides this package."""
 ORACLE = ModelName(None, "oracle", ())
@@ -90,8 +92,11 @@ def make_units(experiment: Experiment) -> list[Unit]:
 
 
 def folder_name(name: ModelName) -> str:
-    """The name of a model as the name of a folder; Windows allows no colon."""
-    return str(name).replace(":", "--")
+    """The name of a model as the name of a folder; Windows allows no colon, and no path of more than 260 letters."""
+    text = str(name).replace(":", "--")
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def versions() -> dict[str, str]:
@@ -107,11 +112,13 @@ def code_digest() -> str:
     completed by code that computes otherwise.
     """
     digest = hashlib.sha256()
+    lindley = files("lindley")
+    sources = [("llrs.py", lindley.joinpath("llrs.py")), ("storage.py", lindley.joinpath("storage.py"))]
     for package in ("data", "models", "training", "integration", "calibration", "evaluation", "experiment"):
-        folder = files("lindley").joinpath(package)
-        for file in sorted(folder.iterdir(), key=lambda f: f.name):
-            if file.name.endswith((".py", ".csv")):
-                digest.update(f"{package}/{file.name}".encode() + b"\0" + file.read_bytes() + b"\0")
+        sources += [(f"{package}/{file.name}", file) for file in lindley.joinpath(package).iterdir()]
+    for name, file in sorted(sources, key=lambda source: source[0]):
+        if name.endswith((".py", ".csv")):
+            digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -16,7 +16,8 @@ from lindley.data.export import write_atomically
 from lindley.data.table import Table
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import RESULTS, writable_folder
-from lindley.experiment.plan import code_digest, versions
+from lindley.experiment.names import ModelName
+from lindley.experiment.plan import ORACLE, Unit, code_digest, versions
 
 __all__ = ["ModelResult", "Results", "mean_and_error", "two_sem"]
 
@@ -75,6 +76,17 @@ class Results:
     models: dict[str, ModelResult]  # by the names of their rows
     oracle_cllr: list[float] | None
 
+    @classmethod
+    def join(cls, experiment: Experiment, table: Table, records: Sequence[tuple[Unit, dict[str, Any]]]) -> Results:
+        """Put the records of all units together, in the order of the splits."""
+
+        def entries(name: ModelName) -> list[dict[str, Any]]:
+            return [record["models"][str(name)] for unit, record in records if name in unit.models]
+
+        models = {row: ModelResult.join(str(name), entries(name)) for row, name in experiment.rows.items()}
+        oracle = [value for entry in entries(ORACLE) for value in entry["test"]["cllr"]]
+        return cls(experiment, table, models, oracle or None)
+
     def to_json(self) -> dict[str, Any]:
         """The content of results.json."""
         table, experiment = self.table, self.experiment
@@ -103,12 +115,15 @@ class Results:
         }
         return content
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: Path, notice: Callable[[str], None] = lambda message: None) -> Path:
         """Write ``folder/results.json`` in one step: it is whole, or it is not there."""
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+        path = folder / RESULTS
+        data = (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode("utf-8")
         with writable_folder(folder):
-            write_atomically(folder / RESULTS, text.encode("utf-8"))
-        return folder / RESULTS
+            if path.is_file() and path.read_bytes() != data:
+                notice(f"{path} was damaged, or written on another machine: it is written again.")
+            write_atomically(path, data)
+        return path
 
     def rows(self) -> list[tuple[str, ...]]:
         """Model, test Cllr (mean ± 2 s.e.m.), median, Cllr_min, validation Cllr, seconds: as text, one row a model."""

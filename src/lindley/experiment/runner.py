@@ -11,9 +11,9 @@ from lindley.data.splits import make_split
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import read_unit, start_folder, write_unit
+from lindley.experiment.folder import drop_results, read_unit, start_folder, write_unit
 from lindley.experiment.plan import ORACLE, Unit, make_units
-from lindley.experiment.results import ModelResult, Results
+from lindley.experiment.results import Results
 from lindley.experiment.work import Finished, do_unit, require_device
 
 __all__ = ["Executor", "run_experiment", "serially"]
@@ -56,11 +56,13 @@ def run_experiment(
     keys = {unit: unit.key(experiment, sha256) for unit in units}
     records: dict[Unit, dict[str, Any]] = {}
     if folder is not None:
-        start_folder(folder, experiment, table)
+        start_folder(folder, experiment, table, notice)
         for unit in units:
             record = read_unit(folder, unit.id, keys[unit], notice)
             if record is not None:
                 records[unit] = record
+        if len(records) < len(units):
+            drop_results(folder)
     if records:
         notice(f"{len(records)} of {len(units)} parts of this experiment are finished already, and are used.")
 
@@ -81,19 +83,7 @@ def run_experiment(
         records[unit] = finished.record
         shares[unit] = 1.0
     progress("done", "", 1.0)
-    return _joined(experiment, table, units, records)
-
-
-def _joined(
-    experiment: Experiment, table: Table, units: Sequence[Unit], records: dict[Unit, dict[str, Any]]
-) -> Results:
-    models = {}
-    for row, name in experiment.rows.items():
-        of_it = [unit for unit in units if name in unit.models]
-        models[row] = ModelResult.join(str(name), [records[unit]["models"][str(name)] for unit in of_it])
-    oracle = [records[unit]["models"][str(ORACLE)] for unit in units if unit.root == ORACLE]
-    oracle_cllr = [value for entry in oracle for value in entry["test"]["cllr"]] if oracle else None
-    return Results(experiment, table, models, oracle_cllr)
+    return Results.join(experiment, table, [(unit, records[unit]) for unit in units])
 
 
 def _refuse_early(experiment: Experiment, table: Table) -> None:

@@ -17,10 +17,10 @@ from lindley.data.splits import Part, Split, make_splits
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import RESULTS, read_table_file
+from lindley.experiment.folder import RESULTS, read_table_file, read_unit_file
 from lindley.experiment.names import ModelName
 from lindley.experiment.plan import Unit, make_units
-from lindley.experiment.results import SCHEMA, ModelResult
+from lindley.experiment.results import SCHEMA, ModelResult, Results
 from lindley.experiment.work import gaussianised, model_file
 from lindley.llrs import Floats
 from lindley.models.two_level import TwoLevel
@@ -81,7 +81,9 @@ class SavedRun:
         table = read_table_file(Path(folder))
         if table.sha256() != sha256:
             raise LindleyError(f"The data in {folder} are not those of its {RESULTS}. Run the experiment again.")
-        return cls(Path(folder), content, experiment, table)
+        run = cls(Path(folder), content, experiment, table)
+        run._check()
+        return run
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -151,7 +153,23 @@ class SavedRun:
     def _units(self) -> list[Unit]:
         return make_units(self.experiment)
 
+    def _check(self) -> None:
+        """Hold results.json to the units that it was made of."""
+        records = [(unit, self._record(unit)) for unit in self._units]
+        try:
+            made = Results.join(self.experiment, self.table, records)
+            same = self.oracle_cllr == made.oracle_cllr and all(self.result(row) == made.models[row] for row in made.models)
+        except (KeyError, TypeError, ValueError):
+            same = False
+        if not same:
+            raise LindleyError(
+                f"{self.folder / RESULTS} is damaged: its figures are not those of the parts it was made of. Run the "
+                "experiment again: it puts them together anew."
+            )
+
     def _unit(self, name: ModelName, split: int) -> Unit:
+        if not 0 <= split < self.experiment.protocol.splits:
+            raise IndexError(f"there is no split {split}: they count from 0 to {self.experiment.protocol.splits - 1}")
         return next(unit for unit in self._units if name in unit.models and split in unit.splits)
 
     @cached_property
@@ -160,15 +178,14 @@ class SavedRun:
 
     def _record(self, unit: Unit) -> dict[str, Any]:
         if unit not in self._records:
-            path = self.folder / "units" / f"{unit.id}.json"
             try:
-                record = json.loads(path.read_bytes())
-                dict(record["files"])
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._records[unit] = read_unit_file(self.folder, unit.id)
+            except FileNotFoundError as error:
                 raise LindleyError(
-                    f"{path} is missing or damaged ({error}). Run the experiment again: it redoes what is damaged."
+                    f"{error.filename} is missing. Run the experiment again: it does what is missing."
                 ) from error
-            self._records[unit] = record
+            except LindleyError as error:
+                raise LindleyError(f"{error}. Run the experiment again: it redoes what is damaged.") from error
         return self._records[unit]
 
     def _bytes(self, unit: Unit, name: str) -> bytes:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from lindley.models.axes import AxisLaw
+from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import NormalBetween
 from lindley.models.two_level import TwoLevel
 
@@ -40,16 +40,21 @@ class CommonVariance(AxisLaw):
     base: NormalBetween
     n_points: Tensor  # n (run, 1, 1)
 
-    def ln_lr_axis(self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
-        """ln t(x; m₁, v₁) − ln t(x; μ, v₂): the normalising constants of the two laws cancel but for their scales."""
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln t(x; m₁, v₁) and ln t(x; μ, v₂)."""
         mean, b = self.base.mean[:, :, axis, None], self.base.var[:, :, axis, None]
-        v1, v2 = d + b * e / (b + e), b + d
+        from_ref = (x - mean) - (y - mean) * (b / (b + e))
+        return self._ln_t(from_ref, d + b * e / (b + e)), self._ln_t(x - mean, b + d)
+
+    def _ln_t(self, deviation: Tensor, v: Tensor) -> Tensor:
+        """ln of a Student-t density with 2α degrees of freedom and squared scale v β(ν + 1)/(αν)."""
         n = self.n_points
         alpha, beta, nu = ALPHA + n / 2, BETA_SCALED + n / 2, n
-        inflation = beta * (nu + 1) / (alpha * nu)  # squared scale over v
-        from_ref = (x - mean) - (y - mean) * (b / (b + e))
-        q1, q2 = from_ref**2 / (v1 * inflation), (x - mean) ** 2 / (v2 * inflation)
-        return 0.5 * (v2 / v1).log() + (alpha + 0.5) * (torch.log1p(q2 / (2 * alpha)) - torch.log1p(q1 / (2 * alpha)))
+        squared_scale = v * beta * (nu + 1) / (alpha * nu)
+        constant = torch.lgamma(alpha + 0.5) - torch.lgamma(alpha) - 0.5 * (2 * math.pi * alpha * squared_scale).log()
+        return constant - (alpha + 0.5) * torch.log1p(deviation**2 / squared_scale / (2 * alpha))
 
 
 def integrate_common(model: TwoLevel, n_sources: list[int]) -> TwoLevel:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,8 +28,8 @@ from torch import Tensor
 
 from lindley.data.splits import Part
 from lindley.integration.prior import InverseGamma, fit_inverse_gamma, sums_of_squares
-from lindley.models.axes import AxisLaw
-from lindley.models.between import NormalBetween
+from lindley.models.axes import AxisLaw, Scatter
+from lindley.models.between import LN_2PI, NormalBetween
 from lindley.models.two_level import TwoLevel
 
 __all__ = ["VaryingVariance", "integrate_varying", "quadrature_nodes", "sampled_nodes"]
@@ -43,36 +44,69 @@ TERMS_AT_A_TIME = 1 << 18
 class VaryingVariance(AxisLaw):
     """A normal law between sources whose within variances are scaled at each node, on every axis of its own."""
 
+    uses_scatter: ClassVar[bool] = True
+
     base: NormalBetween
     scale_trace: Tensor  # v(σ²)/v of the trace (run, node, axis)
     scale_ref: Tensor  # v(σ²)/v of the ref (run, node, axis)
     ln_weight: Tensor  # (run, node, axis)
 
-    def ln_lr_axis(self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
-        """Eq. 6 by log-sum-exp over the nodes.
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The integrals of Eq. 6 by log-sum-exp over the nodes.
 
-        The exponents of all nodes are linear in (x − y)², x² and y²: a matrix product with four columns.
+        The exponents of all nodes are linear in (x − y)², x², y² and the sums of squares of several instances: a matrix
+        product with a few columns.
         """
         mean, b = self.base.mean[:, :, axis, None], self.base.var[:, :, axis, None]
         x, y = x - mean, y - mean
         to_d, to_e, ln_w = (t[:, None, :, axis] for t in (self.scale_trace, self.scale_ref, self.ln_weight))
+        of_x, of_y = _Scattered.none(), _Scattered.none()
+        if scatter is not None:
+            of_x = _Scattered.of(scatter.trace, d * to_d * (scatter.freedom_trace + 1), scatter.freedom_trace)
+            of_y = _Scattered.of(scatter.ref, e * to_e * (scatter.freedom_ref + 1), scatter.freedom_ref)
         d, e = d * to_d, e * to_e  # (run, 1, node)
         delta = b * d + b * e + d * e
+        weight = -2 * ln_w
         # [(b + e) x² + (b + d) y² − 2b xy]/Δ as a sum of squares: nothing cancels for a close pair far from the mean.
-        pair = torch.cat([b / delta, e / delta, d / delta, delta.log() - 2 * ln_w], 1)
-        joint = _ln_sum([(x - y) ** 2, x**2, y**2], pair)
-        trace = _ln_sum([x**2], torch.cat([1 / (b + d), (b + d).log() - 2 * ln_w], 1))
-        ref = _ln_sum([y**2], torch.cat([1 / (b + e), (b + e).log() - 2 * ln_w], 1))
-        return joint - trace - ref
+        joint = _ln_sum(
+            [(x - y) ** 2, x**2, y**2, *of_x.values, *of_y.values],
+            [b / delta, e / delta, d / delta, *of_x.rates, *of_y.rates],
+            delta.log() + 2 * LN_2PI + of_x.constant + of_y.constant + weight,
+        )
+        trace = _ln_sum(
+            [x**2, *of_x.values], [1 / (b + d), *of_x.rates], (b + d).log() + LN_2PI + of_x.constant + weight
+        )
+        ref = _ln_sum([y**2, *of_y.values], [1 / (b + e), *of_y.rates], (b + e).log() + LN_2PI + of_y.constant + weight)
+        return joint - ref, trace
 
 
-def _ln_sum(values: list[Tensor], coefficients: Tensor) -> Tensor:
-    """ln Σ_q exp(−½ [Σ_k v_k c_kq + c_q]) of values (run, i, j) and coefficients (run, k + 1, node), in blocks."""
-    shape = torch.broadcast_shapes(*(v.shape for v in values))
-    columns = [v.expand(shape).reshape(shape[0], -1) for v in values]
+@dataclass(frozen=True, eq=False)
+class _Scattered:
+    """−2 ln p(S | σ²) = f ln σ² + S/σ² of a sum of squares S with f degrees of freedom, up to what is not in σ²."""
+
+    values: list[Tensor]
+    rates: list[Tensor]
+    constant: Tensor | float
+
+    @classmethod
+    def none(cls) -> _Scattered:
+        return cls([], [], 0.0)
+
+    @classmethod
+    def of(cls, squares: Tensor, var: Tensor, freedom: int) -> _Scattered:
+        return cls([squares], [1 / var], freedom * var.log()) if freedom else cls.none()
+
+
+def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tensor:
+    """ln Σ_q exp(−½ [Σ_k v_k r_kq + c_q]) of values v (run, i, j), rates r and constants c (run, 1, node), in blocks."""
+    spread = torch.broadcast_tensors(*values)  # type: ignore[no-untyped-call]
+    shape = spread[0].shape
+    columns = [v.reshape(shape[0], -1) for v in spread]
     terms = torch.stack([*columns, torch.ones_like(columns[0])], -1)  # (run, pairs, k + 1)
-    block = max(1, TERMS_AT_A_TIME // (shape[0] * coefficients.shape[-1]))
-    exponents = -0.5 * coefficients
+    block = max(1, TERMS_AT_A_TIME // (shape[0] * constant.shape[-1]))
+    exponents = -0.5 * torch.cat([*rates, constant], 1)  # (run, k + 1, node)
     return torch.cat([torch.logsumexp(some @ exponents, -1) for some in torch.split(terms, block, 1)], 1).reshape(shape)
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from lindley.models.axes import AxisLaw
+from lindley.models.axes import AxisLaw, Scatter
 
 __all__ = ["Between", "KernelBetween", "NormalBetween"]
 
@@ -31,8 +31,16 @@ TERMS_PER_REDO = 1 << 24
 class Between(Protocol):
     """The contract of a between-source law."""
 
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    uses_scatter: ClassVar[bool]
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln LR of all pairs, (run, traces, refs)."""
+        ...
+
+    def ln_parts(
+        self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln p(x | y, one source) and ln p(x | another source) of all pairs: they broadcast to (run, traces, refs)."""
         ...
 
 
@@ -57,7 +65,19 @@ class NormalBetween(AxisLaw):
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
         return _coupled(x * (b / delta), y, rows, columns)
 
-    def ln_lr_axis(self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """N(x; m, d + be/(b+e)) given the ref, with m = μ + (y − μ) b/(b+e); and N(x; μ, b + d)."""
+        mean, b = self.mean[:, :, axis, None], self.var[:, :, axis, None]
+        x, y = x - mean, y - mean
+        given, free = d + b * e / (b + e), b + d
+        from_ref = x - y * (b / (b + e))
+        return -0.5 * (from_ref**2 / given + given.log() + LN_2PI), -0.5 * (x**2 / free + free.log() + LN_2PI)
+
+    def ln_lr_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> Tensor:
         """The term of one axis in `ln_lr`."""
         return self._ln_lr(x, y, d, e, self.mean[:, :, axis, None], self.var[:, :, axis, None])
 
@@ -68,11 +88,11 @@ class NormalBetween(AxisLaw):
         quadratic = x**2 * b**2 / ((b + d) * delta) + y**2 * b**2 / ((b + e) * delta)
         return 0.5 * (((b + d) * (b + e) / delta).log() - quadratic) + x * y * (b / delta)
 
-    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """All axes of given pairs at once, (run, pairs, axis)."""
         return self._ln_lr(x, y, d, e, self.mean, self.var)
 
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """½ Σ ln[(b+d)(b+e)/Δ] − ½ Σ x̃² b²/((b+d)Δ) − ½ Σ ỹ² b²/((b+e)Δ) + Σ x̃ (b/Δ) ỹ.
 
         x̃ and ỹ are deviations from the mean and Δ = bd + be + de. Only the last term couples a pair.
@@ -99,6 +119,8 @@ class KernelBetween:
     divides by b, so an axis without any between variance is fine. Where the product falls below `UNDERFLOW` the
     terms it lost could matter, and those pairs are summed again by an exact log-sum-exp.
     """
+
+    uses_scatter: ClassVar[bool] = False
 
     centres: Tensor  # μ_k (run, kernel, axis)
     var: Tensor  # b (run, 1, axis)
@@ -139,7 +161,16 @@ class KernelBetween:
         c = (y * (d / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
         return _coupled(x * (b / delta), y, rows, columns), a, c
 
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    def ln_parts(
+        self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln p(x, y) − ln p(y), and ln p(x)."""
+        return (
+            self.ln_joint(x, y, d, e) - self.ln_marginal(y, e)[..., None, :],
+            self.ln_marginal(x, d)[..., :, None],
+        )
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln p(x, y) − ln p(x) − ln p(y)."""
         return self.ln_joint(x, y, d, e) - self.ln_marginal(x, d)[..., :, None] - self.ln_marginal(y, e)[..., None, :]
 

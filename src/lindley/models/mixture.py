@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lindley.models.axes import AxisLaw
+from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import LN_2PI
 
 __all__ = ["MixtureBetween"]
@@ -26,8 +26,10 @@ class MixtureBetween(AxisLaw):
     var: Tensor  # b_k (run, component, axis)
     ln_weights: Tensor  # ln w_k (run, component, axis)
 
-    def ln_lr_axis(self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
-        """The formula of the class."""
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The sums in the formula of the class."""
         joint, trace, ref = [], [], []
         for k in range(self.means.shape[1]):
             mean, b, ln_w = (t[:, k, axis, None, None] for t in (self.means, self.var, self.ln_weights))
@@ -38,7 +40,7 @@ class MixtureBetween(AxisLaw):
             joint.append(ln_w - 0.5 * (squares / delta + delta.log() + 2 * LN_2PI))
             trace.append(ln_w - 0.5 * (u**2 / (b + d) + (b + d).log() + LN_2PI))
             ref.append(ln_w - 0.5 * (v**2 / (b + e) + (b + e).log() + LN_2PI))
-        return _ln_sum(joint) - _ln_sum(trace) - _ln_sum(ref)
+        return _ln_sum(joint) - _ln_sum(ref), _ln_sum(trace)
 
 
 def _ln_sum(terms: list[Tensor]) -> Tensor:

@@ -19,8 +19,7 @@ def oracle(population: GlassPopulation, scaling: Scaling) -> TwoLevel:
     """A two-level model that knows the population, for values standardised by ``scaling``.
 
     LR = ∫ p(x, y | τ) π(τ) dτ / (∫ p(x | τ) π(τ) dτ · ∫ p(y | τ) π(τ) dτ), with the batches as kernels of covariance κB
-    and one scatter τ per source. It is exact for one trace instance against one ref instance. For means of more
-    instances it is the true LR of those means; the spread of the instances around them would tell a little more of τ.
+    and one scatter τ per source. The instances of an item around their mean tell of τ too, and `score` lets them.
     """
     var_between, basis = scipy.linalg.eigh(population.between, population.within)
     # Standardised z = (x − m)/s, so x A = (z + m/s) · diag(s) A.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from lindley.models.axes import Scatter
 from lindley.models.between import KernelBetween
 
 __all__ = ["ScaleMixture", "inverse_gamma_nodes"]
@@ -23,32 +25,69 @@ class ScaleMixture:
     brought back only if their upper bound could change a sum by more than 1e-12.
     """
 
+    uses_scatter: ClassVar[bool] = True
+
     base: KernelBetween
     ln_scales: Tensor  # ln τ_q (node,)
     ln_weights: Tensor  # ln ω_q (node,)
 
-    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
-        """ln p(x), (run, traces)."""
-        nodes = zip(self.ln_scales.exp(), self.ln_weights, strict=True)
-        return torch.logsumexp(torch.stack([w + self.base.ln_marginal(x, d * t) for t, w in nodes]), 0)
+    def ln_marginal(self, x: Tensor, d: Tensor, scatter: Tensor | None = None) -> Tensor:
+        """ln p(x), (run, traces); ``scatter`` is ln p(scatter of the instances | τ_q) per node (node, run, traces)."""
+        terms = [
+            w + self.base.ln_marginal(x, d * t) for t, w in zip(self.ln_scales.exp(), self.ln_weights, strict=True)
+        ]
+        nodes = torch.stack(terms)
+        return torch.logsumexp(nodes if scatter is None else nodes + scatter, 0)
 
-    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    def ln_joint(
+        self,
+        x: Tensor,
+        y: Tensor,
+        d: Tensor,
+        e: Tensor,
+        scatter_x: Tensor | None = None,
+        scatter_y: Tensor | None = None,
+    ) -> Tensor:
         """ln p(x, y | one source), (run, traces, refs)."""
         lower = upper = torch.tensor(-torch.inf, dtype=x.dtype, device=x.device)
-        for t, w in zip(self.ln_scales.exp(), self.ln_weights, strict=True):
+        weights = [
+            w
+            + (0 if scatter_x is None else scatter_x[q][..., :, None])
+            + (0 if scatter_y is None else scatter_y[q][..., None, :])
+            for q, w in enumerate(self.ln_weights)
+        ]
+        for t, w in zip(self.ln_scales.exp(), weights, strict=True):
             node_lower, node_upper = self.base.ln_joint_bounds(x, y, d * t, e * t)
             lower, upper = torch.logaddexp(lower, node_lower + w), torch.logaddexp(upper, node_upper + w)
         if bool((upper - lower <= 1e-12).all()):
             return lower
         exact = torch.tensor(-torch.inf, dtype=x.dtype, device=x.device)
-        for t, w in zip(self.ln_scales.exp(), self.ln_weights, strict=True):
+        for t, w in zip(self.ln_scales.exp(), weights, strict=True):
             exact = torch.logaddexp(exact, self.base.ln_joint(x, y, d * t, e * t) + w)
         return exact
 
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+    def ln_parts(
+        self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln p(x, y) − ln p(y), and ln p(x)."""
+        of_x = of_y = None
+        if scatter is not None:
+            # Of one instance the variances are freedom + 1 times those of the mean.
+            of_x = self._ln_scatter(scatter.trace, d * (scatter.freedom_trace + 1), scatter.freedom_trace)
+            of_y = self._ln_scatter(scatter.ref, e * (scatter.freedom_ref + 1), scatter.freedom_ref)
+        joint = self.ln_joint(x, y, d, e, of_x, of_y)
+        return joint - self.ln_marginal(y, e, of_y)[..., None, :], self.ln_marginal(x, d, of_x)[..., :, None]
+
+    def _ln_scatter(self, squares: Tensor, var: Tensor, freedom: int) -> Tensor:
+        """ln p(scatter | τ_q) up to what does not depend on τ: (node, run, items)."""
+        total = (squares / var).sum(-1)
+        n = freedom * squares.shape[-1]
+        return torch.stack([-0.5 * (n * u + total * torch.exp(-u)) for u in self.ln_scales])
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln p(x, y) − ln p(x) − ln p(y)."""
-        marginals = self.ln_marginal(x, d)[..., :, None] + self.ln_marginal(y, e)[..., None, :]
-        return self.ln_joint(x, y, d, e) - marginals
+        numerator, denominator = self.ln_parts(x, y, d, e, scatter)
+        return numerator - denominator
 
 
 def inverse_gamma_nodes(shape: float, scale: float, n_axes: int) -> tuple[Tensor, Tensor]:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from lindley.data.splits import Side
 from lindley.llrs import LN10
-from lindley.models.axes import AxisLaw
+from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import Between
 
-__all__ = ["TwoLevel", "score"]
+__all__ = ["TwoLevel", "item_squares", "score"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -48,19 +48,40 @@ class TwoLevel:
         """(run, items, feature) → (run, items, axis)."""
         return (values - self.centre) @ self.projection
 
-    def ln_lr(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> Tensor:
+    def ln_lr(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
         """ln LR of all pairs of traces (run, traces, feature) and refs (run, refs, feature).
 
-        ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances; under normal scatter within a
-        source the mean is all there is to know.
+        ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances. Where the within variance is known, the
+        mean is all there is to know; where it is integrated out, ``scatter`` tells the rest.
         """
-        d, e = self.var_within_trace / n_trace, self.var_within_ref / n_ref
-        return self.between.ln_lr(self.project(trace), self.project(ref), d, e)
+        return self.between.ln_lr(self.project(trace), self.project(ref), *self._variances(n_trace, n_ref), scatter)
 
-    def ln_lr_pairs(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> Tensor:
+    def ln_parts(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Similarity ln p(trace | ref, one source) and typicality ln p(trace | another source) of all pairs.
+
+        Their difference is the ln LR. They are densities of the (mean) trace in the features that go into the model: where
+        there are as many axes as features, ln |det projection| takes them there from the axes.
+        """
+        variances = self._variances(n_trace, n_ref)
+        numerator, denominator = self.between.ln_parts(self.project(trace), self.project(ref), *variances, scatter)
+        jacobian = torch.zeros_like(numerator[:, :1, :1])
+        if self.projection.shape[-1] == self.projection.shape[-2]:
+            jacobian = torch.linalg.slogdet(self.projection).logabsdet[:, None, None]
+        return numerator + jacobian, (denominator + jacobian).expand_as(numerator)
+
+    def ln_lr_pairs(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
         """ln LR per axis of given pairs: trace and ref (run, pairs, feature), the result (run, pairs, axis)."""
-        d, e = self.var_within_trace / n_trace, self.var_within_ref / n_ref
-        return self._axis_law().ln_lr_pairs(self.project(trace), self.project(ref), d, e)
+        law = self._axis_law()
+        return law.ln_lr_pairs(self.project(trace), self.project(ref), *self._variances(n_trace, n_ref), scatter)
+
+    def _variances(self, n_trace: int, n_ref: int) -> tuple[Tensor, Tensor]:
+        return self.var_within_trace / n_trace, self.var_within_ref / n_ref
 
     def _axis_law(self) -> AxisLaw:
         if not isinstance(self.between, AxisLaw):
@@ -88,7 +109,11 @@ def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list
             some_columns = [index[j : j + edge] for index in columns]
             x, y = _padded(traces, some_rows, model.centre), _padded(refs, some_columns, model.centre)
             with torch.inference_mode():
-                llr = model.ln_lr(x, y, n_trace, n_ref).div_(LN10).cpu().numpy()
+                scatter = None
+                if model.between.uses_scatter and n_trace + n_ref > 2:
+                    of_x, of_y = _padded_squares(model, traces, some_rows), _padded_squares(model, refs, some_columns)
+                    scatter = Scatter(of_x, of_y, n_trace - 1, n_ref - 1)
+                llr = model.ln_lr(x, y, n_trace, n_ref, scatter).div_(LN10).cpu().numpy()
             for run, (r, c) in enumerate(zip(some_rows, some_columns, strict=True)):
                 scores[run][np.ix_(r, c)] = llr[run, : len(r), : len(c)]
     return scores
@@ -119,3 +144,19 @@ def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Te
     for run, (side, index) in enumerate(zip(sides, indices, strict=True)):
         values[run, : len(index)] = torch.from_numpy(side.mean[index])
     return values
+
+
+def item_squares(model: TwoLevel, side: Side, run: int = 0) -> Tensor:
+    """Sums of squares of the instances of every item around its mean, on the axes of a run: (items, axis)."""
+    projection = model.projection[run]
+    deviations = torch.from_numpy(side.values - side.mean[side.item]).to(projection) @ projection
+    squares = projection.new_zeros((len(side.source), projection.shape[-1]))
+    return squares.index_add_(0, torch.from_numpy(side.item).to(projection.device), deviations**2)
+
+
+def _padded_squares(model: TwoLevel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
+    """The sums of squares of the chosen items of every run, (run, items, axis), filled up with zeros."""
+    squares = model.projection.new_zeros((len(sides), _longest(indices), model.projection.shape[-1]))
+    for run, (side, index) in enumerate(zip(sides, indices, strict=True)):
+        squares[run, : len(index)] = item_squares(model, side, run)[torch.from_numpy(index).to(squares.device)]
+    return squares

@@ -112,7 +112,8 @@ def find_outliers(model: str, splits: Sequence[PairCosts]) -> OutlierFigure:
     defined = int(np.argmin(np.append(np.isfinite(without), False)))  # with few sources, pairs run out
     outliers = []
     for source in order[:MOST_OUTLIERS].tolist():
-        candidates = [(split.worst_of(source), split) for split in splits if source in split.grid.trace]
+        there = [split for split in splits if source in split.grid.trace or source in split.grid.ref]
+        candidates = [(split.worst_of(source), split) for split in there]
         (_, (i, j)), split = max(candidates, key=lambda candidate: candidate[0][0])
         pair = (str(names[split.grid.trace[i]]), str(names[split.grid.ref[j]]))
         outliers.append(

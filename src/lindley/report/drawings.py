@@ -7,7 +7,9 @@ import math
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from lindley.evaluation.curves import Histogram
 from lindley.report import palette
@@ -47,12 +49,12 @@ def draw_summary(figure: SummaryFigure) -> Figure:
     ax.set_position((2.25 / WIDTH, bottom / height, (WIDTH - 2.4) / WIDTH, inner / height))
     if layout.log:
         ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        _log_ticks(ax.xaxis, *layout.limits)
     ax.set_xlim(*layout.limits)
     ax.set_ylim(lines - 0.4, -0.6)
     ax.set_yticks(range(lines), [shorten(label, 36) for label in layout.labels])
     ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", which="both" if layout.log else "major")
+    ax.grid(axis="x")
     ax.set_axisbelow(True)
     for level, band in enumerate(layout.bands):
         below, above = layout.span(band.mean, band.error)
@@ -62,14 +64,14 @@ def draw_summary(figure: SummaryFigure) -> Figure:
         ax.axvline(
             band.mean, 0, up + 0.11 / inner, color=band.colour, lw=1.1, ls=_DASH[band.dash], clip_on=False, zorder=1
         )
-        right = layout.share(band.mean) > 0.4
+        right = layout.has_room(band.label, band.mean, 88)
         ax.annotate(
             band.label,
             (band.mean, up),
-            xytext=(-3 if right else 3, 0),
+            xytext=(3 if right else -3, 0),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
-            ha="right" if right else "left",
+            ha="left" if right else "right",
             color=band.colour,
             fontsize=7.5,
             annotation_clip=False,
@@ -128,7 +130,7 @@ def draw_loss(figure: LossFigure) -> Figure:
     every = every[np.isfinite(every) & (every > 0)]
     if every.size:
         ax.set_ylim(every.min() * 0.85, max(float(np.quantile(every, 0.999)), 1.0) * 1.3)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _log_ticks(ax.yaxis, *ax.get_ylim())
     ax.grid(axis="y")
     ax.set_xlim(0, figure.validate.x[-1] * 1.03 if len(figure.validate.x) else None)
     ax.set_xlabel("epoch")
@@ -270,6 +272,13 @@ def _histogram(ax: Axes, histogram: Histogram) -> None:
     ax.axvline(0, color=palette.MUTED, lw=0.6, ls=_DASH["dot"], zorder=0)
     ax.set_ylim(0, None)
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+
+
+def _log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Ticks of a log axis as numbers in full, and no other."""
+    axis.set_major_locator(FixedLocator(palette.log_ticks(low, high)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _sheet(width: float, height: float) -> tuple[Figure, Axes]:

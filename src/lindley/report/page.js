@@ -3,7 +3,8 @@
   "use strict";
   const settings = JSON.parse(document.getElementById("settings").textContent);
   const coarse = window.matchMedia("(pointer: coarse)").matches;
-  const NARROW = 560;
+  const NARROW = 560; // pixels: a phone
+  const MEDIUM = 860; // paper, a tablet
   const PRINT_WIDTH = 680;
   const sets = new Map();
   let printing = false;
@@ -17,15 +18,17 @@
     return element.getClientRects().length > 0;
   }
 
+  function size(element) {
+    return element.clientWidth < NARROW ? "narrow" : element.clientWidth < MEDIUM ? "medium" : "wide";
+  }
+
   function layoutFor(element, figure) {
     const layout = Object.assign({}, figure.layout, { template: settings.template });
     const width = element.clientWidth;
-    if (width < NARROW && figure.narrow) {
-      for (const [path, value] of Object.entries(figure.narrow)) {
-        const [outer, inner] = path.split(".");
-        if (inner) layout[outer] = Object.assign({}, layout[outer], { [inner]: value });
-        else layout[outer] = value;
-      }
+    for (const [path, value] of Object.entries(figure[size(element)] || {})) {
+      const [outer, inner] = path.split(".");
+      if (inner) layout[outer] = Object.assign({}, layout[outer], { [inner]: value });
+      else layout[outer] = value;
     }
     if (coarse) layout.dragmode = false; // a finger scrolls the page; the buttons still zoom
     if (printing) layout.width = width;
@@ -38,9 +41,11 @@
     const data = figure.data.map((trace) => Object.assign({}, trace));
     const small = element.closest(".panel") !== null;
     const config = Object.assign({}, settings.config, { displayModeBar: printing || small ? false : "hover" });
-    element.style.height = figure.layout.height + "px";
-    Plotly.newPlot(element, data, layoutFor(element, figure), config);
-    element.dataset.drawn = element.clientWidth < NARROW ? "narrow" : "wide";
+    const layout = layoutFor(element, figure);
+    if (element.closest(".squares")) layout.height = Math.min(layout.height, Math.round(element.clientWidth * 1.05));
+    element.style.height = layout.height + "px";
+    Plotly.newPlot(element, data, layout, config);
+    element.dataset.drawn = size(element);
   }
 
   function forget(element) {
@@ -63,8 +68,7 @@
   function refit() {
     for (const element of plots) {
       if (!element.dataset.drawn || !isShown(element)) continue;
-      const now = element.clientWidth < NARROW ? "narrow" : "wide";
-      if (now !== element.dataset.drawn) draw(element);
+      if (size(element) !== element.dataset.drawn) draw(element);
       else if (element._fullLayout && Math.abs(element._fullLayout.width - element.clientWidth) > 1) Plotly.Plots.resize(element);
     }
   }

@@ -24,6 +24,7 @@ __all__ = [
     "Band",
     "SummaryLayout",
     "calibration_limits",
+    "log_ticks",
     "model_labels",
     "number",
     "panel_title",
@@ -44,13 +45,8 @@ NEUTRAL = "#b3401f"  # the line of a system that says nothing
 BEST = "#00775a"  # the epoch that was kept
 BANDS = ("#007f63", "#b3401f")  # the best benchmark as it is, and the best one after calibration
 ORACLE = "#1c2733"
-KINDS = {
-    "discriminating": "tells sources apart",
-    "neutral": "says nothing",
-    "bias": "shifts all LLRs",
-    "mixed": "mixed",
-}
-"""The kinds of axes in words for somebody who has not read the paper."""
+KINDS = {"discriminating": "discriminates", "neutral": "says nothing", "bias": "shifts", "mixed": "mixed"}
+"""What an axis does, in a word or two."""
 
 LIMIT = 10.0
 """The first view of a calibration plot goes no further out than this LLR: beyond it, one pair would decide the scale."""
@@ -114,6 +110,10 @@ class SummaryLayout:
         if self.log:
             return math.log(cllr / low) / math.log(high / low)
         return (cllr - low) / (high - low)
+
+    def has_room(self, text: str, cllr: float, letters: int) -> bool:
+        """Whether a label fits to the right of a line; ``letters``: how many the whole axis is wide."""
+        return len(text) < (1 - self.share(cllr)) * letters
 
     def span(self, mean: float, error: float) -> tuple[float, float]:
         """How long an error bar is below and above its mean; on a log axis the lower end stays on the paper."""
@@ -194,6 +194,13 @@ def _bands(figure: SummaryFigure) -> list[Band]:
 def panel_title(panel: CalibrationPanel) -> str:
     """Which run it is, or which kind of prediction."""
     return f"{panel.which} run" if panel.which in ("worst", "median", "best") else panel.which
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of every decade, or fewer if that is many: written in full, unlike plotly's own."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 5 else (1, 3) if len(decades) <= 7 else (1,)
+    return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
 
 
 def model_labels(figure: SummaryFigure) -> dict[str, str]:

@@ -10,7 +10,7 @@ from lindley.evaluation.curves import Histogram
 from lindley.report import palette
 from lindley.report.figures import AxisPanel, Curve, LossFigure
 from lindley.report.palette import number
-from lindley.report.screen.base import QUIET, Figure, note, rounded, ruler, safe
+from lindley.report.screen.base import QUIET, Figure, log_axis_ticks, note, rounded, ruler, safe
 from lindley.report.thinning import thin_qq
 
 __all__ = ["histogram_figure", "loss_figure", "qq_figure"]
@@ -56,7 +56,7 @@ def loss_figure(figure: LossFigure) -> Figure:
                 | {
                     "x": figure.best_epoch,
                     "xshift": -5,
-                    "y": 0.02,
+                    "y": 0.5,
                     "yref": "paper",
                     "xanchor": "right",
                     "yanchor": "bottom",
@@ -69,7 +69,7 @@ def loss_figure(figure: LossFigure) -> Figure:
                 "title": {"text": "Cllr, log scale"},
                 "type": "log",
                 "range": [math.log10(low * 0.85), math.log10(max(high, 1.0) * 1.3)],
-                "dtick": "D2",
+                **log_axis_ticks(low * 0.85, max(high, 1.0) * 1.3),
             },
         },
     }
@@ -107,7 +107,7 @@ def histogram_figure(histogram: Histogram, height: int, title: str = "") -> Figu
             "barmode": "overlay",
             "bargap": 0,
             "showlegend": bool(title),
-            "xaxis": {"title": {"text": title}, "zeroline": True},
+            "xaxis": {"title": {"text": title}, "zeroline": True, "tickangle": 0, **({} if title else {"nticks": 4})},
             "yaxis": {"title": {"text": "share of pairs" if title else ""}, "tickformat": ".0%", "rangemode": "tozero"},
             **({} if title else {"margin": {"l": 40, "r": 8, "t": 6, "b": 28}}),
         },
@@ -138,7 +138,12 @@ def qq_figure(panel: AxisPanel, hypothesis: str) -> Figure:
                 "<extra></extra>",
             },
         ],
-        "layout": {"height": 190, "margin": {"l": 34, "r": 8, "t": 6, "b": 28}},
+        "layout": {
+            "height": 190,
+            "margin": {"l": 34, "r": 8, "t": 6, "b": 28},
+            "xaxis": {"tickangle": 0, "nticks": 5},
+            "yaxis": {"nticks": 6},
+        },
     }
 
 

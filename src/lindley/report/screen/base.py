@@ -12,7 +12,7 @@ from lindley.llrs import Floats
 from lindley.report import palette
 from lindley.report.palette import plain
 
-__all__ = ["CONFIG", "QUIET", "TEMPLATE", "Figure", "note", "pair_name", "rounded", "ruler", "safe"]
+__all__ = ["CONFIG", "QUIET", "TEMPLATE", "Figure", "log_axis_ticks", "note", "pair_name", "rounded", "ruler", "safe"]
 
 Figure = dict[str, Any]
 
@@ -35,7 +35,7 @@ _AXIS: Figure = {
     "ticklen": 4,
     "tickcolor": palette.MUTED,
     "automargin": True,
-    "title": {"standoff": 8},
+    "title": {"standoff": 8, "font": {"size": 12.5}},
 }
 TEMPLATE: Figure = {
     "layout": {
@@ -80,6 +80,12 @@ def ruler(axis: str, at: float, colour: str, dash: str) -> Figure:
         f"{other}ref": "paper",
         "line": {"color": colour, "width": 1.5, "dash": dash},
     }
+
+
+def log_axis_ticks(low: float, high: float) -> Figure:
+    """Ticks of a log axis as numbers in full."""
+    values = palette.log_ticks(low, high)
+    return {"tickvals": rounded(values), "ticktext": [f"{value:g}" for value in values]}
 
 
 def note(text: str, colour: str) -> Figure:

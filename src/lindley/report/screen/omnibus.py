@@ -68,14 +68,15 @@ def calibration_figure(panel: CalibrationPanel, limits: tuple[float, float]) -> 
                     "hovertemplate": f"{name} pair<br><b>%{{customdata}}</b><br>LLR %{{x:.3g}}<extra></extra>",
                 }
             )
+    step = 1 if high - low < 7 else 2 if high - low < 14 else 5
     return {
         "data": traces,
         "layout": {
             "height": 330,
             "showlegend": False,
             "margin": {"l": 48, "r": 12, "t": 10, "b": 44},
-            "xaxis": {"title": {"text": "LLR as given"}, "range": [low, high], "zeroline": True},
-            "yaxis": {"title": {"text": "LLR after PAV"}, "range": [low, high], "zeroline": True},
+            "xaxis": {"title": {"text": "LLR as given"}, "range": [low, high], "dtick": step},
+            "yaxis": {"title": {"text": "LLR after PAV"}, "range": [low, high], "dtick": step},
         },
     }
 
@@ -174,7 +175,10 @@ def outlier_figures(figure: OutlierFigure) -> dict[str, Figure]:
             "name": name,
             "y": list(range(len(outliers))),
             "x": rounded(getattr(o, part) for o in outliers),
-            "marker": {"color": colour, "pattern": {"shape": shape, "fgcolor": "#ffffff", "size": 5, "solidity": 0.25}},
+            "marker": {
+                "color": colour,
+                "pattern": {"shape": shape, "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6, "solidity": 0.3},
+            },
             "customdata": [
                 [safe(o.source), number(o.cost), number(o.worst_llr), pair_name(*o.worst_pair), o.splits]
                 for o in outliers

@@ -8,7 +8,7 @@ from textwrap import wrap
 from lindley.report import palette
 from lindley.report.figures import SummaryFigure
 from lindley.report.palette import number, shorten
-from lindley.report.screen.base import Figure, rounded, ruler, safe
+from lindley.report.screen.base import Figure, log_axis_ticks, rounded, ruler, safe
 
 __all__ = ["summary_figure"]
 
@@ -65,23 +65,24 @@ def summary_figure(figure: SummaryFigure) -> Figure:
                     "Cllr %{x:.4f} ± %{customdata[2]}<br>test: %{customdata[3]}<br>%{customdata[1]}<extra></extra>",
                 }
             )
-    shapes, notes = _summary_lines(layout)
+    notes = _labels(layout, 120)
     low, high = layout.limits
     labels = [safe(shorten(label, 40)) for label in layout.labels]
-    narrow = [note | {"text": safe(band.short)} for note, band in zip(notes, layout.bands, strict=True)]
+    ticks = log_axis_ticks(low, high) if layout.log else {}
+    decades = [at for at in ticks.get("tickvals", ()) if math.log10(at).is_integer()]
     return {
         "data": traces,
         "layout": {
             "height": 64 + LABEL * len(notes) + LINE * lines,
             "margin": {"t": 14 + LABEL * len(notes), "r": 20, "b": 50},
             "showlegend": False,
-            "shapes": shapes,
+            "shapes": _lines(layout),
             "annotations": notes,
             "xaxis": {
                 "title": {"text": "Cllr (0 perfect, 1 says nothing)" + (", log scale" if layout.log else "")},
                 "type": "log" if layout.log else "linear",
                 "range": [math.log10(low), math.log10(high)] if layout.log else [low, high],
-                **({"dtick": "D2"} if layout.log else {}),
+                **ticks,
             },
             "yaxis": {
                 "range": [lines - 0.4, -0.6],
@@ -92,46 +93,58 @@ def summary_figure(figure: SummaryFigure) -> Figure:
                 "fixedrange": True,
             },
         },
+        "medium": {"annotations": _labels(layout, 70, short=True)},
         "narrow": {
             "yaxis.ticktext": ["<br>".join(wrap(shorten(label, 40), 18)) for label in labels],
             "yaxis.tickfont": {"size": 10.5},
-            "xaxis.dtick": 1 if layout.log else None,
-            "annotations": narrow,
+            **({"xaxis.tickvals": decades, "xaxis.ticktext": [f"{at:g}" for at in decades]} if layout.log else {}),
+            "xaxis.title": {"text": "Cllr" + (", log scale" if layout.log else "")},
+            "annotations": _labels(layout, 36, short=True),
         },
     }
 
 
-def _summary_lines(layout: palette.SummaryLayout) -> tuple[list[Figure], list[Figure]]:
-    """Bands and lines from the axis up to their labels, which stand above each other so that none hides another."""
+def _lines(layout: palette.SummaryLayout) -> list[Figure]:
+    """Bands and lines from the axis up to their labels."""
     inner = LINE * len(layout.labels)
     shapes: list[Figure] = []
-    notes: list[Figure] = []
     if 0 < layout.benchmarks < len(layout.labels):
         between = len(layout.labels) - layout.benchmarks - 0.5
         shapes.append(ruler("y", between, "#b9c2ca", "solid") | {"layer": "below"})
+    across = {"yref": "paper", "y0": 0, "layer": "below"}
     for level, band in enumerate(layout.bands):
-        top = 1 + (4 + LABEL * level) / inner
         below, above = layout.span(band.mean, band.error)
-        right = layout.share(band.mean) > 0.4
-        across = {"yref": "paper", "y0": 0, "layer": "below"}
         if band.error > 0:
             ends = {"x0": band.mean - below, "x1": band.mean + above, "y1": 1}
             shapes.append(
                 {"type": "rect", "fillcolor": band.colour, "opacity": 0.12, "line": {"width": 0}} | ends | across
             )
         line = {"color": band.colour, "width": 1.6, "dash": band.dash}
-        shapes.append({"type": "line", "x0": band.mean, "x1": band.mean, "y1": top + 14 / inner, "line": line} | across)
+        top = 1 + (18 + LABEL * level) / inner
+        shapes.append({"type": "line", "x0": band.mean, "x1": band.mean, "y1": top, "line": line} | across)
+    return shapes
+
+
+def _labels(layout: palette.SummaryLayout, letters: int, short: bool = False) -> list[Figure]:
+    """The names of the lines, above each other: the line furthest left goes highest, so that it crosses no other's name."""
+    inner = LINE * len(layout.labels)
+    notes: list[Figure] = []
+    for level, band in enumerate(layout.bands):
+        text = band.short if short else band.label
+        right = layout.has_room(text, band.mean, letters)
         notes.append(
             {
                 "x": math.log10(band.mean) if layout.log else band.mean,
-                "y": top,
+                "y": 1 + (4 + LABEL * level) / inner,
                 "yref": "paper",
                 "yanchor": "bottom",
-                "xanchor": "right" if right else "left",
-                "xshift": -4 if right else 4,
-                "text": safe(band.label),
+                "xanchor": "left" if right else "right",
+                "xshift": 4 if right else -4,
+                "text": safe(text),
                 "font": {"color": band.colour, "size": 12},
+                "bgcolor": "rgba(255,255,255,0.8)",
+                "borderpad": 0,
                 "showarrow": False,
             }
         )
-    return shapes, notes
+    return notes
