@@ -14,6 +14,7 @@ from lindley.data.simulated import glass_population, simulate_table
 from lindley.data.splits import Part, Protocol, Split, make_splits
 from lindley.data.table import Table
 from lindley.evaluation.axes import analyse_axes
+from lindley.evaluation.curves import pav_curve
 from lindley.evaluation.metrics import cllr, cllr_min, eer
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
 from lindley.experiment.names import ModelName
@@ -42,7 +43,7 @@ class MadeRun:
 
     table: Table
     protocol: Protocol
-    llrs: dict[str, list[Floats]]  # test LLRs; the validation Cllr is that of the test pairs
+    llrs: dict[str, list[Floats]]  # test LLRs
     two_level: dict[str, list[TwoLevel]] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
     oracle_cllr: list[float] | None = None
@@ -74,8 +75,9 @@ class MadeRun:
 
     def result(self, name: str) -> ModelResult:
         pairs = [self.pairs(name, split) for split in range(len(self.splits))]
-        values = tuple(map(cllr, pairs))
-        return ModelResult(name, values, values, tuple(map(cllr_min, pairs)), (), 1.0)
+        test = tuple(map(cllr, pairs))
+        validate = tuple(1 / value for value in test)  # what is best on validation is worst on test
+        return ModelResult(name, validate, test, tuple(map(cllr_min, pairs)), (), 1.0)
 
     def llr(self, name: str, split: int, part: str) -> Floats:
         assert part == "test"
@@ -245,9 +247,11 @@ def test_omnibus_and_panels_show_the_median_run() -> None:
         assert by_panel == [max(res.validate_cllr), np.median(res.validate_cllr), min(res.validate_cllr)]
         for panel in model.runs.panels:
             assert (panel.cllr, panel.cllr_min) == (res.test_cllr[panel.split], res.test_cllr_min[panel.split])
-            assert len(panel.same) == len(pairs.same)
+            shown = run.pairs(model.name, panel.split)
+            assert [llr for *_, llr in panel.same] == np.sort(shown.same).tolist()
             assert len(panel.different) <= 150
-            assert panel.pav.llr[0] <= min(panel.same[0][2], panel.different[-1][2])
+            assert {llr for *_, llr in panel.different} <= set(shown.different.tolist())
+            np.testing.assert_array_equal(panel.pav.pav_llr, pav_curve(shown).pav_llr)
 
 
 def test_axis_panels_are_the_analysis_of_the_test_part() -> None:
@@ -294,18 +298,19 @@ def test_summary() -> None:
     assert report.findings == ("odd",)
     uncalibrated = [row for row in report.summary.rows if not row.calibrated]
     assert report.best == min(uncalibrated, key=lambda row: row.validate).name
+    assert report.best != min(uncalibrated, key=lambda row: row.test).name
     assert report.title == "made: glass-simulated"
     assert "Training" in dict(report.facts)
 
 
 def test_the_best_is_not_calibrated_unless_all_are() -> None:
-    run = made(glass(), 2, ("tlm", "tlm+logistic"))
-    run.llrs["tlm+logistic"] = [np.where(s == t, 9.0, -9.0) for s, t in sides(run)]
-    assert run.report().best == "tlm"
-    assert "Training" not in dict(run.report().facts)
-    run = made(glass(), 2, ("tlm+pav", "tlm+logistic"))
-    run.llrs["tlm+logistic"] = [np.where(s == t, 9.0, -9.0) for s, t in sides(run)]
-    assert run.report().best == "tlm+logistic"
+    for others, best in ((("tlm", "tlm-kde"), "tlm-kde"), (("tlm+pav", "tlm-kde+pav"), "tlm+logistic")):
+        run = made(glass(), 2, (*others, "tlm+logistic"))
+        for factor, name in enumerate((*others, "tlm+logistic"), 1):
+            run.llrs[name] = [factor * np.where(s == t, -1.0, 1.0) for s, t in sides(run)]  # the last validates best
+        report = run.report()
+        assert report.best == best
+        assert "Training" not in dict(report.facts)
 
 
 def sides(run: MadeRun) -> list[tuple[NDArray[np.str_], NDArray[np.str_]]]:

@@ -21,7 +21,7 @@ from lindley.data.summary import Summary, summarise
 from lindley.data.table import Table
 from lindley.data.transform import Transform
 
-__all__ = ["Columns", "Examination", "Transform", "examine_table", "read_table"]
+__all__ = ["Columns", "Examination", "Transform", "examine_table", "non_positive", "read_grid", "read_table"]
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 _WORKBOOK_ENDINGS = (".xlsx", ".xlsm")
@@ -69,7 +69,7 @@ def examine_table(
 ) -> Examination:
     """Read a table as :func:`read_table` does, but hand back what was found instead of raising."""
     path = Path(path)
-    grid, findings = _read_grid(path, sheet)
+    grid, findings = read_grid(path, sheet)
     if grid is None:
         return Examination(None, errors_first(findings), None)
     roles, role_findings = assign_roles(grid, columns, transform.reference)
@@ -83,7 +83,7 @@ def examine_table(
     features = tuple(grid.header[place] for place in roles.features if place in parsed)
     transformed = raw
     if transform.kind != "none":
-        findings += _non_positive(grid, parsed, transform)
+        findings += non_positive(grid, parsed, transform)
         if reference is not None or transform.reference is None:
             transformed = transform.apply(raw, reference)
     if labels is not None and grid.complete and grid.rows:
@@ -108,7 +108,8 @@ def examine_table(
     return Examination(table, found, summarise(table))
 
 
-def _read_grid(path: Path, sheet: str | None) -> tuple[Grid | None, list[Finding]]:
+def read_grid(path: Path, sheet: str | None) -> tuple[Grid | None, list[Finding]]:
+    """The cells of a file, or what keeps them from being read."""
     file, ending = path.name, path.suffix.lower()
     if not path.exists():
         return None, [_missing_file(path)]
@@ -174,7 +175,8 @@ def _stack(grid: Grid, columns: list[Numbers]) -> NDArray[np.float64]:
     return np.column_stack([each.values for each in columns]) + 0.0  # a −0.0 becomes 0.0
 
 
-def _non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform) -> list[Finding]:
+def non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform) -> list[Finding]:
+    """Values that have no logarithm."""
     findings = []
     for place, numbers in parsed.items():
         hits = np.flatnonzero(numbers.values <= 0)

@@ -2,12 +2,16 @@
 
 Units need nothing of each other and come out the same anywhere, so the results are those of a serial run. A worker that is
 lost costs the unit it had in hand, which another one does again. Workers write nothing: results come back to this process.
+Every unit carries its data with it, so that no worker is needed to stay: a scattered table is gone with the last that has it.
 """
 
 from __future__ import annotations
 
 import logging
+import platform
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,8 +24,12 @@ from lindley.experiment.work import Finished, do_unit
 
 __all__ = ["on_cluster"]
 
+Told = tuple[Finished, list[str]]
+"""What a unit gave, and the warnings on the way: those of another process would be lost."""
 LOST_AT_MOST = 10
 """Workers that may be lost while they have the same unit in hand; more, and the unit is held to be the cause."""
+WORKERS_WITHIN = 30
+"""Seconds in which the first worker must be there."""
 
 
 def on_cluster(address: str | None = None, workers: int | None = None) -> Executor:
@@ -51,16 +59,18 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
                 )
             )
             client = stack.enter_context(_client(distributed, address, workers, len(units)))
-            _require_same_versions(client)
-            shared = client.scatter((experiment, table), broadcast=True, hash=False)
+            _require_workers(client, address)
+            here = (versions(), code_digest())
             # The longest first, so that no worker is left with a training at the end.
             order = sorted(units, key=lambda unit: -unit.effort)
-            futures = {client.submit(_do, shared, unit, pure=False): unit for unit in order}
+            futures = {client.submit(_do, experiment, table, unit, here, pure=False): unit for unit in order}
             for unit in order[: workers or 1]:
                 report(unit, "handed to the workers", 0.0)
             for future in distributed.as_completed(list(futures)):  # type: ignore[no-untyped-call]
                 unit = futures.pop(future)
-                finished = _result(future)
+                finished, told = _result(future)
+                for message in told:
+                    warnings.warn(message, stacklevel=2)
                 report(unit, f"{len(futures)} parts to go", 1.0)
                 yield unit, finished
                 future.release()
@@ -68,9 +78,21 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
     return execute
 
 
-def _do(shared: tuple[Experiment, Table], unit: Unit) -> Finished:
-    experiment, table = shared
-    return do_unit(experiment, table, unit, threads=1)
+def _do(experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]) -> Told:
+    """A unit, on a worker: one that joined late, or was started again, is asked for its versions too."""
+    if (versions(), code_digest()) != wanted:
+        raise LindleyError(
+            f"The worker on {platform.node()} has another version of lindley or of its libraries than this machine: "
+            f"{_listing(versions())}, here {_listing(wanted[0])}. Install the same on all machines."
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        finished = do_unit(experiment, table, unit, threads=1)
+    return finished, [str(one.message) for one in caught]
+
+
+def _listing(numbers: dict[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in numbers.items())
 
 
 def _client(distributed: Any, address: str | None, workers: int | None, n_units: int) -> Any:
@@ -104,30 +126,31 @@ class _Closing:
         self.cluster.close()
 
 
-def _require_same_versions(client: Any) -> None:
-    """Refuse workers whose numbers could differ."""
-    here = (versions(), code_digest())
-    for worker, there in client.run(_numbers_of).items():
-        if there != here:
-            raise LindleyError(
-                f"The worker {worker} has another version of lindley or of its libraries than this machine: {there[0]}, "
-                f"here {here[0]}. Install the same versions on all machines."
-            )
+def _require_workers(client: Any, address: str | None) -> None:
+    """A scheduler without workers would let the work wait for ever."""
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+    except TimeoutError as error:
+        where = address if address is not None else "of this machine"
+        raise LindleyError(
+            f"The Dask scheduler {where} has no workers. Start some with 'dask worker {address or 'ADDRESS'}'."
+        ) from error
 
 
-def _numbers_of() -> tuple[dict[str, str], str]:
-    return versions(), code_digest()
-
-
-def _result(future: Any) -> Finished:
+def _result(future: Any) -> Told:
     from distributed import KilledWorker
 
     try:
         return future.result()  # type: ignore[no-any-return]
     except KilledWorker as error:
         raise LindleyError(
-            f"A part of the work was lost with {LOST_AT_MOST} workers, one after the other: they may have run out of "
-            "memory. What is finished is kept; give fewer --workers, or machines with more memory."
+            "A part of the work was lost with several workers, one after the other: they may have run out of memory. What "
+            "is finished is kept; give the same command with fewer --workers, or machines with more memory."
+        ) from error
+    except CancelledError as error:
+        raise LindleyError(
+            "The connection to the Dask scheduler was lost. What is finished is kept: once the scheduler runs, the same "
+            "command goes on where it was."
         ) from error
 
 

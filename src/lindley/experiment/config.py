@@ -298,7 +298,10 @@ def json_schema() -> dict[str, Any]:
 _PROTOCOL: dict[str, dict[str, Any]] = {
     "splits": {"minimum": 1, "description": "how many random splits of the sources"},
     "replicates": {"minimum": 2, "description": "measurements drawn from every source, trace and ref together"},
-    "trace_instances": {"minimum": 1, "description": "how many of the replicates are the trace; the others are the ref"},
+    "trace_instances": {
+        "minimum": 1,
+        "description": "how many of the replicates are the trace; the others are the ref",
+    },
     "shares": {"description": "sizes of the training, validation and test parts, in any unit"},
     "seed": {"minimum": 0, "description": "all splits come from it"},
 }
@@ -354,7 +357,8 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
             message = _PLAIN.get(problem["type"], problem["msg"].removeprefix("Value error, "))
             place = problem["loc"]
             if place == ("protocol",):  # the message names the value that is wrong
-                place += tuple(f.name for f in fields(Protocol) if f.name in message and f.name in content["protocol"])[:1]
+                named = [f.name for f in fields(Protocol) if f.name in message and f.name in content["protocol"]]
+                place += tuple(named[:1])
             line = "" if any(place[: len(path)] == path for path in replaced) else lines.at(place)
             problems.append(f"  {line}{'.'.join(map(str, place)) or 'experiment'}: {message}")
         raise LindleyError(f"the experiment '{name_or_path}' does not read:\n" + "\n".join(problems)) from error

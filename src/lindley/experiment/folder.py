@@ -41,6 +41,7 @@ __all__ = [
     "read_table_file",
     "read_unit",
     "read_unit_file",
+    "resolved",
     "start_folder",
     "writable_folder",
     "write_unit",
@@ -101,10 +102,14 @@ def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Not
     data = io.BytesIO()
     np.savez_compressed(data, **arrays, **labels)  # type: ignore[arg-type]
     _write(folder, DATA, data.getvalue(), notice)
-    configuration = experiment.model_dump(mode="json")
+    _write(folder, EXPERIMENT, resolved(experiment).encode("utf-8"), notice)
+
+
+def resolved(experiment: Experiment) -> str:
+    """The configuration with all that it leaves to defaults, as YAML: it reads back as the same experiment."""
     text = "# The resolved configuration of this run; 'lindley run' on this file repeats it.\n"
-    text += yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True, width=120)
-    _write(folder, EXPERIMENT, text.encode("utf-8"), notice)
+    configuration = experiment.model_dump(mode="json")
+    return text + yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _write(folder: Path, name: str, data: bytes, notice: Notice) -> None:

@@ -158,7 +158,9 @@ class SavedRun:
         records = [(unit, self._record(unit)) for unit in self._units]
         try:
             made = Results.join(self.experiment, self.table, records)
-            same = self.oracle_cllr == made.oracle_cllr and all(self.result(row) == made.models[row] for row in made.models)
+            same = made.oracle_cllr == self.oracle_cllr and made.models == {
+                row: self.result(row) for row in self.models
+            }
         except (KeyError, TypeError, ValueError):
             same = False
         if not same:

@@ -44,7 +44,7 @@ def write_report(report: Report, folder: Path) -> Path:
 
 def render(report: Report, pictures: Mapping[str, Picture] | None = None) -> str:
     """The page as text; ``pictures``: if they are drawn already."""
-    drawn = draw_pictures(report) if pictures is None else pictures
+    drawn = draw_pictures(report, every_loss=False) if pictures is None else pictures
     scripts = {"first": _asset("first.js"), "plotly": _plotly(), "page": _asset("page.js")}
     store = _Store()
     store.add("all", {"summary": screen.summary_figure(report.summary), **screen.kind_figures(report.kinds)})

@@ -90,11 +90,11 @@ def picture(draw: Callable[[], Figure], dpi: int = 200) -> Picture:
     return Picture(vector.getvalue(), raster.getvalue())
 
 
-def draw_pictures(report: Report) -> dict[str, Picture]:
+def draw_pictures(report: Report, every_loss: bool = True) -> dict[str, Picture]:
     """The summary, the data, the model that is shown first and the loss of every neural model, by file name."""
     drawings = _drawings(report)
     for model in report.models:
-        if model.loss is not None:
+        if model.loss is not None and every_loss:
             drawings[f"loss-{_file_name(model.loss.model)}"] = partial(draw_loss, model.loss)
     return {name: picture(draw) for name, draw in drawings.items()}
 

@@ -11,12 +11,14 @@ from lindley.report import palette
 from lindley.report.figures import AxisPanel, Curve, LossFigure
 from lindley.report.palette import number
 from lindley.report.screen.base import QUIET, Figure, log_axis_ticks, note, rounded, ruler, safe
-from lindley.report.thinning import thin_qq
+from lindley.report.thinning import thin_qq, thin_series
 
 __all__ = ["histogram_figure", "loss_figure", "qq_figure"]
 
-MOST_QQ = 161
+MOST_QQ = 101
 """Points of a QQ plot that are drawn: more lie on top of each other."""
+MOST_EPOCHS = 160
+"""Epochs of a thin line, the Cllr of one axis, that are drawn; the loss itself is drawn as it comes."""
 
 
 def loss_figure(figure: LossFigure) -> Figure:
@@ -24,7 +26,8 @@ def loss_figure(figure: LossFigure) -> Figure:
     traces: list[Figure] = []
     shades = _shades(len(figure.axes))
     for at, (curve, shade) in enumerate(zip(figure.axes, shades, strict=True)):
-        line = _line(curve, shade, 1.0, "solid")
+        keep = thin_series(curve.y, MOST_EPOCHS)
+        line = _line(Curve(curve.name, curve.x[keep], curve.y[keep]), shade, 1.0, "solid")
         line |= {
             "legendgroup": "axes",
             "showlegend": at == 0,

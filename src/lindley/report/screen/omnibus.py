@@ -100,7 +100,7 @@ def omnibus_figures(figure: OmnibusFigure) -> dict[str, Figure]:
                     "y": [rounded([-0.035 * tallest])[0]] * len(marks),
                     "marker": {"symbol": symbol, "size": 9, "color": colour, "line": {"width": 1.6}},
                     "customdata": [[pair_name(trace, ref), number(value)] for trace, ref, value in marks],
-                    "hovertemplate": f"misleading {name} pair<br><b>%{{customdata[0]}}</b>"
+                    "hovertemplate": f"{name} pair<br><b>%{{customdata[0]}}</b>"
                     "<br>LLR %{customdata[1]}<extra></extra>",
                 }
             )

@@ -1,0 +1,313 @@
+"""Train a system on a table: the model, how sure it is, and what its validation pairs support.
+
+Classical models need no validation data for themselves. They are *cross-fitted*: the sources are dealt into folds, each fold
+is scored by a model that was fitted on the others, and all those LRs together give the calibration, the bounds and the
+validation figures; the system itself is fitted on all sources. A neural model stops on validation data, so it keeps a third
+of the sources for that, and its figures on them flatter it a little.
+
+How sure the model is of its parameters is told by a bootstrap over sources (or groups of sources): each replicate is the
+same model fitted on sources drawn with replacement.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lindley import __version__
+from lindley.calibration import CALIBRATIONS, Elub
+from lindley.casework.system import Population, System, instance_digests, today
+from lindley.data.scaling import Scaling
+from lindley.data.splits import Part, Side
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.evaluation.metrics import summary
+from lindley.experiment.names import NEURAL, ModelName
+from lindley.experiment.plan import versions
+from lindley.integration.common import integrate_common
+from lindley.integration.varying import integrate_varying
+from lindley.llrs import Floats, LLRs
+from lindley.models.classical import estimate_moments, fit_classical
+from lindley.models.parameters import Architecture
+from lindley.models.two_level import TwoLevel, item_squares, score
+from lindley.training.loop import Training, train
+
+__all__ = ["TrainedSystem", "TrainingChoices", "train_system"]
+
+FOLDS = 5
+VALIDATION_SHARE = 1 / 3
+MIN_SOURCES = 10
+Labels = NDArray[np.str_]
+Progress = Callable[[str, str, float], None]
+
+
+@dataclass(frozen=True)
+class TrainingChoices:
+    """What `train_system` may be told."""
+
+    model: str = "tlm-kde"
+    replicates: int | None = None  # of the bootstrap; default 100 for classical models, 20 for neural ones
+    epochs: int = 2000
+    seed: int = 0
+    units: tuple[str | None, ...] = ()
+    transform: str = "none"
+    reference: str | None = None
+
+
+DEFAULTS = TrainingChoices()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedSystem:
+    """A system and what its file says about it."""
+
+    system: System
+    about: dict[str, Any]
+
+
+def train_system(
+    table: Table, choices: TrainingChoices = DEFAULTS, progress: Progress = lambda doing, detail, done: None
+) -> TrainedSystem:
+    """Train a system on all sources of a table."""
+    name = ModelName.parse(choices.model)
+    if name.gaussianiser is not None:
+        raise LindleyError(
+            f"'{choices.model}': a Gaussianised model is a benchmark of experiments, and not made into a system. Leave "
+            f"'{name.gaussianiser}:' out."
+        )
+    _require_data(table)
+    rng = np.random.default_rng((choices.seed, 20_26))
+    neural = name.root.base in NEURAL
+    scaling = Scaling.fit(table.values, table.features, table.name)
+    values = scaling(table.values)
+    progress(str(name), "validation", 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # shrinkage in a fold is told of the whole
+        if neural:
+            held_out = _held_out_neural(table, values, name, choices, rng, progress)
+        else:
+            held_out = _cross_fitted(table, name, rng)
+    calibration, llrs = [], held_out.llrs
+    for step in name.calibrations:
+        fitted = CALIBRATIONS[step].fit(llrs)
+        calibration.append(fitted)
+        llrs = llrs.map(fitted)
+    bounds = Elub.fit(llrs)
+    progress(str(name), "bootstrap", 0.3 if not neural else 0.6)
+    model = held_out.model if held_out.model is not None else _fit_with_replicates(table, values, name, choices, rng)
+    metrics = {key: float(value) for key, value in summary(llrs).items()}
+    system = System(
+        name=str(name),
+        features=table.features,
+        units=choices.units or (None,) * len(table.features),
+        transform=choices.transform,
+        reference=choices.reference,
+        mean=scaling.mean,
+        sd=scaling.sd,
+        model=model,
+        calibration=tuple(calibration),
+        population=_population(model, values, table.source),
+        bounds=(float(bounds.lower), float(bounds.upper)),
+        digests=instance_digests(table),
+    )
+    about = {
+        "model": str(name),
+        "created": today(),
+        "versions": versions(),
+        "lindley": __version__,
+        "seed": choices.seed,
+        "epochs": choices.epochs if neural else None,
+        "data": {
+            "name": table.name,
+            "sha256": table.sha256(),
+            "sources": len(table.sources),
+            "groups": len(np.unique(table.group)),
+            "rows": len(table.values),
+        },
+        "validation": {
+            "how": held_out.how,
+            "pairs_same": len(llrs.same),
+            "pairs_different": len(llrs.different),
+            **metrics,
+        },
+        "bootstrap": len(model.centre) - 1,
+    }
+    progress("done", "", 1.0)
+    return TrainedSystem(system, about)
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """LRs of pairs that the model had not seen; and the model, where it cannot be refitted on all sources."""
+
+    llrs: LLRs
+    how: str
+    model: TwoLevel | None = None
+
+
+def _require_data(table: Table) -> None:
+    _, counts = np.unique(table.source, return_counts=True)
+    if len(counts) < MIN_SOURCES or (counts >= 2).sum() < MIN_SOURCES // 2:
+        raise LindleyError(
+            f"{table.name}: {len(counts)} sources, {(counts >= 2).sum()} of them measured twice or more, are too few for "
+            f"a system: it needs {MIN_SOURCES} at least, half of them with replicates, and hundreds to be of use."
+        )
+
+
+def _cross_fitted(table: Table, name: ModelName, rng: np.random.Generator) -> _HeldOut:
+    """Every source is scored by a model that has not seen it, nor any other of its group."""
+    groups = np.unique(table.group)
+    n_folds = min(FOLDS, len(groups) // 2)
+    fold_of = dict(
+        zip(groups[np.argsort(rng.random(len(groups)), kind="stable")], np.arange(len(groups)) % n_folds, strict=True)
+    )
+    fold = np.array([fold_of[group] for group in table.group])
+    same, different = [], []
+    for number in range(n_folds):
+        inside = fold == number
+        scaling = Scaling.fit(table.values[~inside], table.features, f"{table.name}, fold {number + 1}")
+        fitted = fit_classical([_part(scaling(table.values[~inside]), table.source[~inside])], _between(name))
+        held_out = _one_against_one(scaling(table.values[inside]), table.source[inside], rng)
+        if len(held_out.ref.source) < 1 or len(held_out.trace.source) < 2:
+            continue
+        llrs = _llrs(fitted, held_out)
+        same.append(llrs.same)
+        different.append(llrs.different)
+    if not same:
+        raise LindleyError(f"{table.name}: no fold of the sources holds a source measured twice beside another one.")
+    return _HeldOut(
+        LLRs(np.concatenate(same), np.concatenate(different)),
+        f"cross-fitting: {n_folds} folds of sources, each scored by a model fitted on the others, one instance against one",
+    )
+
+
+def _held_out_neural(
+    table: Table,
+    values: Floats,
+    name: ModelName,
+    choices: TrainingChoices,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> _HeldOut:
+    """Train on two thirds, stop on the last third; the replicates are trained beside it, in one go."""
+    groups = np.unique(table.group)
+    order = groups[np.argsort(rng.random(len(groups)), kind="stable")]
+    validating = np.isin(table.group, order[: max(2, round(VALIDATION_SHARE * len(groups)))])
+    part = _part(values[~validating], table.source[~validating])
+    validate = _one_against_one(values[validating], table.source[validating], rng)
+    replicates = 20 if choices.replicates is None else choices.replicates
+    parts = [part, *(_resampled(values, table, ~validating, rng) for _ in range(replicates))]
+    _, projection, mode, within = name.root.base.split("-")
+    architecture = Architecture(cast(Literal["single", "double"], projection), cast(Literal[1, 2], int(within[1:])))
+    training = Training(cast(Literal["pairs", "sources"], mode), epochs=choices.epochs, watched=0)
+
+    def epochs(epoch: int, best: float) -> None:
+        detail = f"epoch {epoch} of {training.epochs}, validation Cllr {best:.4f}"
+        progress(str(name), detail, 0.9 * epoch / training.epochs)
+
+    seeds = [choices.seed * 1_000_003 + run for run in range(len(parts))]
+    model = train(architecture, training, parts, [validate] * len(parts), seeds, progress=epochs).model
+    if name.integration == "common":
+        model = integrate_common(model, [len(p.trace.source) for p in parts])
+    elif name.integration == "varying":
+        everything = _part(values[validating], table.source[validating])
+        model = integrate_varying(model, [everything] * len(parts))
+    runs = len(parts)
+    point = model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
+    return _HeldOut(
+        _llrs(point, validate),
+        "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
+        "these figures a little; one instance against one",
+        model,
+    )
+
+
+def _fit_with_replicates(
+    table: Table, values: Floats, name: ModelName, choices: TrainingChoices, rng: np.random.Generator
+) -> TwoLevel:
+    replicates = 100 if choices.replicates is None else choices.replicates
+    everything = np.ones(len(values), dtype=bool)
+    parts = [
+        _part(values, table.source),
+        *(_resampled(values, table, everything, rng) for _ in range(replicates)),
+    ]
+    estimate_moments(parts[:1])  # tells of shrinkage, once and of all sources
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit_classical(parts, _between(name))
+
+
+def _between(name: ModelName) -> Literal["normal", "kernel"]:
+    return "kernel" if name.root.base == "tlm-kde" else "normal"
+
+
+def _part(values: Floats, source: Labels) -> Part:
+    """All instances: the first of every source as its trace, the others as its ref."""
+    _, first = np.unique(source, return_index=True)
+    is_trace = np.zeros(len(source), dtype=bool)
+    is_trace[first] = True
+    return Part(values, source, is_trace)
+
+
+def _one_against_one(values: Floats, source: Labels, rng: np.random.Generator) -> Part:
+    """Two random instances of every source that has them, one as trace and one as ref."""
+    order = np.argsort(rng.random(len(source)), kind="stable")
+    shuffled = source[order]
+    by_source = np.argsort(shuffled, kind="stable")
+    _, start, counts = np.unique(shuffled[by_source], return_index=True, return_counts=True)
+    rank = np.arange(len(source)) - np.repeat(start, counts)
+    rows = order[by_source][rank < 2]
+    return Part(values[rows], source[rows], (rank == 0)[rank < 2])
+
+
+def _resampled(values: Floats, table: Table, rows: NDArray[np.bool_], rng: np.random.Generator) -> Part:
+    """The sources of groups drawn with replacement; a source that comes twice becomes two."""
+    groups = np.unique(table.group[rows])
+    members = {group: np.flatnonzero(rows & (table.group == group)) for group in groups}
+    drawn = groups[rng.integers(len(groups), size=len(groups))]
+    index = np.concatenate([members[group] for group in drawn])
+    labels = np.concatenate(
+        [[f"{source}#{draw}" for source in table.source[members[group]]] for draw, group in enumerate(drawn)]
+    )
+    return _part(values[index], labels.astype(np.str_))
+
+
+def _llrs(model: TwoLevel, part: Part) -> LLRs:
+    return LLRs.from_matrix(score(model, [part.trace], [part.ref])[0], part.trace.source, part.ref.source)
+
+
+def _population(model: TwoLevel, values: Floats, source: Labels) -> Population:
+    """What the training sources looked like."""
+    sources, item = np.unique(source, return_inverse=True)
+    everything = Side(values, item, sources)
+    squares = item_squares(model, everything).numpy()
+    var = model.var_within_ref[0].numpy()
+    measured = everything.count > 1
+    freedom = (everything.count - 1) * var.shape[-1]
+    scatter = np.sort((squares / var).sum(axis=1)[measured] / freedom[measured])
+    means = everything.mean
+    deviations = values - means[item]
+    freedom_all = max(1, int((everything.count - 1).sum()))
+    within = (deviations**2).sum(axis=0) / freedom_all
+    between = np.maximum(means.var(axis=0, ddof=1) - within / everything.count.mean(), 0)
+    return Population(
+        means=means,
+        lowest=values.min(axis=0),
+        highest=values.max(axis=0),
+        scatter=scatter,
+        distance=np.sort(squared_distance(means, means)),
+        match_information=0.5 * np.log10(1 + between / np.maximum(within, 1e-12)),
+    )
+
+
+def squared_distance(points: Floats, means: Floats) -> Floats:
+    """Squared Mahalanobis distance of points from the mean of the source means, with a little of the diagonal added."""
+    covariance = np.cov(means, rowvar=False).reshape(means.shape[1], -1)
+    covariance += 1e-3 * np.diag(np.diag(covariance))
+    centred = points - means.mean(axis=0)
+    return cast(Floats, np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T))

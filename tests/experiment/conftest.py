@@ -1,0 +1,77 @@
+"""A small table, and a small run that was saved: made once, copied by whoever wants to spoil it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lindley.data.splits import Protocol
+from lindley.data.table import Table
+from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
+from lindley.experiment.runner import run_experiment
+
+ROWS = (
+    "tlm",
+    "tlm-kde+logistic+elub",
+    "yeo-johnson:tlm",
+    {"model": "ntlm-single-pairs-n2", "label": "the network"},
+    "ntlm-single-pairs-n2-common",
+    "ntlm-single-pairs-n2-varying+logistic",
+    {"model": "ntlm-double-sources-n1", "integration": "varying", "options": {"samples": 20, "epochs": 3}},
+)
+
+
+def make_table(sources: int = 45, features: int = 3, seed: int = 0) -> Table:
+    """Sources that are three times as far apart as their measurements, two or three of each."""
+    rng = np.random.default_rng(seed)
+    source = np.repeat([f"pane {i:02d}" for i in range(sources)], 2 + np.arange(sources) % 2)
+    means = 3 * rng.normal(size=(sources, features))
+    values = means[np.unique(source, return_inverse=True)[1]] + rng.normal(size=(len(source), features))
+    return Table.from_arrays(values, source, name="panes")
+
+
+def make_experiment(**changes: Any) -> Experiment:
+    """Two units of splits, every kind of model."""
+    content: dict[str, Any] = {
+        "name": "small",
+        "data": DataConfig(data="panes.csv"),
+        "protocol": Protocol(splits=8, seed=2),
+        "training": TrainingConfig(epochs=4),
+        "models": ROWS,
+    }
+    return Experiment(**{**content, **changes})
+
+
+def without_seconds(content: dict[str, Any]) -> dict[str, Any]:
+    """results.json without what differs from run to run."""
+    models = {row: {k: v for k, v in entry.items() if k != "seconds"} for row, entry in content["models"].items()}
+    return {**content, "models": models}
+
+
+@pytest.fixture(scope="session")
+def table() -> Table:
+    return make_table()
+
+
+@pytest.fixture(scope="session")
+def experiment() -> Experiment:
+    return make_experiment()
+
+
+@pytest.fixture(scope="session")
+def pristine(table: Table, experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run; not to be touched."""
+    folder = tmp_path_factory.mktemp("run") / "run"
+    folder.mkdir()
+    run_experiment(experiment, table, folder).write(folder)
+    return folder
+
+
+@pytest.fixture
+def finished(pristine: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run."""
+    return Path(shutil.copytree(pristine, tmp_path / "run"))
