@@ -69,7 +69,7 @@ class Unit:
             "data": data_sha256,
             "protocol": protocol,
             "splits": self.splits,
-            "models": [(str(name), name in experiment.rows.values()) for name in self.models],
+            "models": sorted((str(name), name in experiment.rows.values()) for name in self.models),
             "versions": versions(),
             "code": code_digest(),
         }
