@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from enum import StrEnum
@@ -13,7 +12,20 @@ import typer
 import typer.core
 from rich.markup import escape
 
-from lindley import __version__
+from lindley import __version__, cli_cases
+from lindley.cli_options import (
+    AllowDuplicates,
+    GroupColumn,
+    IgnoreColumns,
+    IncludeColumns,
+    InstanceColumn,
+    ReferenceColumn,
+    Sheet,
+    SourceColumn,
+    TransformOption,
+    data_options,
+    names,
+)
 from lindley.console import plain_warnings, print_table, show_progress, stderr, warn
 from lindley.errors import LindleyError
 
@@ -49,14 +61,6 @@ data_app = typer.Typer(no_args_is_help=True, help="Named data sets: list them, o
 app.add_typer(data_app, name="data")
 
 
-class TransformKind(StrEnum):
-    """How measurements are transformed before anything else."""
-
-    none = "none"
-    log10 = "log10"
-    ln = "ln"
-
-
 class Device(StrEnum):
     """Where neural models are trained."""
 
@@ -64,46 +68,7 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-TABLE = "Reading a table"
 MACHINES = "Many processes or machines (needs the extra 'cluster')"
-SourceColumn = Annotated[
-    str | None,
-    typer.Option(help="The column that names the source. Default: the column called 'source'.", rich_help_panel=TABLE),
-]
-GroupColumn = Annotated[
-    str | None,
-    typer.Option(help="Sources of one group are never split apart (two windows of a vehicle).", rich_help_panel=TABLE),
-]
-InstanceColumn = Annotated[
-    str | None,
-    typer.Option(help="The column that numbers the measurements of a source.", rich_help_panel=TABLE),
-]
-IncludeColumns = Annotated[
-    str | None,
-    typer.Option(help="Use these columns as features, and no others: A,B,… or '\"Na, %\",B'.", rich_help_panel=TABLE),
-]
-IgnoreColumns = Annotated[
-    str | None,
-    typer.Option(help="Leave these columns out: A,B,… or '\"Na, %\",B'.", rich_help_panel=TABLE),
-]
-TransformOption = Annotated[
-    TransformKind | None, typer.Option(help="Take the logarithm of every feature.", rich_help_panel=TABLE)
-]
-ReferenceColumn = Annotated[
-    str | None,
-    typer.Option(help="Divide every feature by this column before the logarithm (Si28).", rich_help_panel=TABLE),
-]
-Sheet = Annotated[
-    str | None, typer.Option(help="The sheet of an .xlsx file. Default: the first.", rich_help_panel=TABLE)
-]
-AllowDuplicates = Annotated[
-    bool,
-    typer.Option(
-        "--allow-duplicates",
-        help="Accept identical rows of one source, with a warning.",
-        rich_help_panel=TABLE,
-    ),
-]
 
 
 def main() -> None:
@@ -158,7 +123,7 @@ def check(
 
     config = DataConfig(
         data=table,
-        **_data_options(
+        **data_options(
             source_column, group_column, instance_column, include_columns, ignore_columns,
             transform, reference_column, sheet, allow_duplicates,
         ),
@@ -231,12 +196,12 @@ def run(
     """
     from lindley.experiment.config import load_experiment
 
-    data_options = _data_options(
+    reading = data_options(
         source_column, group_column, instance_column, include_columns, ignore_columns,
         transform, reference_column, sheet, allow_duplicates,
     )  # fmt: skip
     overrides: dict[str, dict[str, Any]] = {
-        "data": {**({"data": data} if data is not None else {}), **data_options},
+        "data": {**({"data": data} if data is not None else {}), **reading},
         "protocol": {k: v for k, v in (("splits", splits), ("seed", seed)) if v is not None},
         "training": {
             **({"epochs": epochs} if epochs is not None else {}),
@@ -246,7 +211,7 @@ def run(
             **({"folder": str(out)} if out is not None else {}),
             **({"report": report} if report is not None else {}),
         },
-        "experiment": {"models": _names(models, "--models")} if models is not None else {},
+        "experiment": {"models": names(models, "--models")} if models is not None else {},
     }
     config = load_experiment(experiment, overrides)
     table = config.data.load()
@@ -315,6 +280,9 @@ def compare(
         warn(remark)
 
 
+cli_cases.add_commands(app)
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
@@ -345,49 +313,6 @@ def data_export(
     path = out if out is not None else Path(f"{name}.csv")
     export_csv(table, path)
     typer.echo(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
-
-
-def _names(text: str, option: str) -> tuple[str, ...]:
-    """A list of names as one line of CSV: ``K39,"Na, %"``."""
-    try:
-        fields = [field for line in csv.reader([text], skipinitialspace=True, strict=True) for field in line]
-    except csv.Error as error:
-        raise LindleyError(
-            f"{option} {text} does not read as a list of names ({error}): put commas between the names, and a name "
-            "that holds a comma between quotation marks, as in '\"Na, %\",K39'."
-        ) from error
-    return tuple(name.strip() for name in fields if name.strip())
-
-
-def _data_options(
-    source_column: str | None,
-    group_column: str | None,
-    instance_column: str | None,
-    include_columns: str | None,
-    ignore_columns: str | None,
-    transform: TransformKind | None,
-    reference_column: str | None,
-    sheet: str | None,
-    allow_duplicates: bool,
-) -> dict[str, Any]:
-    """The options that were given, by the names of `DataConfig`."""
-    include = _names(include_columns, "--include-columns") if include_columns is not None else None
-    if include == ():
-        raise LindleyError(
-            "--include-columns names no column: name one at least, or leave the option out to use all columns."
-        )
-    options = {
-        "source_column": source_column,
-        "group_column": group_column,
-        "instance_column": instance_column,
-        "include_columns": include,
-        "ignore_columns": _names(ignore_columns, "--ignore-columns") if ignore_columns is not None else None,
-        "transform": transform.value if transform is not None else None,
-        "reference_column": reference_column,
-        "sheet": sheet,
-        "allow_duplicates": allow_duplicates or None,
-    }
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _executor(workers: int | None, cluster: str | None) -> Executor:

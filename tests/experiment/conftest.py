@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 from lindley.data.splits import Protocol
 from lindley.data.table import Table
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
-from lindley.experiment.runner import run_experiment
+from lindley.experiment.plan import Unit
+from lindley.experiment.runner import run_experiment, serially
+from lindley.experiment.work import Finished
 
 ROWS = (
     "tlm",
@@ -62,13 +66,42 @@ def experiment() -> Experiment:
     return make_experiment()
 
 
+@dataclass
+class Store:
+    """The units of a run as they came out, to be handed out again in place of their work; and which ones were asked for."""
+
+    finished: dict[Unit, Finished] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def fill(self, experiment: Experiment, table: Table, units: Sequence[Unit], report: Any) -> Iterator[Any]:
+        for unit, finished in serially(experiment, table, units, report):
+            self.finished[unit] = finished
+            yield unit, finished
+
+    def hand_out(self, experiment: Experiment, table: Table, units: Sequence[Unit], report: Any) -> Iterator[Any]:
+        for unit in units:
+            self.asked.append(unit.id)
+            yield unit, self.finished[unit]
+
+
 @pytest.fixture(scope="session")
-def pristine(table: Table, experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run; not to be touched."""
-    folder = tmp_path_factory.mktemp("run") / "run"
+def _made(table: Table, experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Store]:
+    folder, store = tmp_path_factory.mktemp("run") / "run", Store()
     folder.mkdir()
-    run_experiment(experiment, table, folder).write(folder)
-    return folder
+    run_experiment(experiment, table, folder, executor=store.fill).write(folder)
+    return folder, store
+
+
+@pytest.fixture(scope="session")
+def pristine(_made: tuple[Path, Store]) -> Path:
+    """The folder of a finished run; not to be touched."""
+    return _made[0]
+
+
+@pytest.fixture
+def store(_made: tuple[Path, Store]) -> Store:
+    """The units of that run."""
+    return Store(_made[1].finished)
 
 
 @pytest.fixture

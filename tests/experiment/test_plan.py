@@ -217,5 +217,5 @@ def test_what_is_only_shown_decides_nothing(copy_of_the_package: Path) -> None:
 
 
 def test_the_libraries_decide_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "version", lambda library: "0.1")
+    monkeypatch.setattr(plan, "_installed", lambda library: "0.1")
     assert not set(keys().values()) & set(BEFORE.values())

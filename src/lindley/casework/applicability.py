@@ -5,18 +5,19 @@ A *warning* goes into the report with its reason. A *refusal* means that an LR w
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lindley.casework.fit import squared_distance
-from lindley.casework.system import System
+from lindley.casework.system import System, row_digests
 from lindley.data.items import Items
 from lindley.data.splits import Side
 from lindley.models.two_level import item_squares
 
-__all__ = ["Remark", "check_items", "check_llr"]
+__all__ = ["CHECKS", "Remark", "check_items", "check_pair", "same_rows"]
 
 ABSURD_SD = 50.0
 """Standard deviations of the population outside its range beyond which values are in another unit, or of another material."""
@@ -25,119 +26,170 @@ MARGIN_SD = 0.5
 DISAGREE = 10.0
 """Replicates that scatter so many times more than those of any training source are not replicates."""
 
+Which = Literal["trace", "ref"]
+_WHICH = {"en": {"trace": "Trace", "ref": "Reference"}, "nl": {"trace": "Spoor", "ref": "Referentie"}}
+_MORE = {"en": "and {} more", "nl": "en {} andere"}
+
+TEXTS: dict[str, dict[str, str]] = {
+    "outside-population": {
+        "en": "{which} {items}: {features} lies more than {limit} standard deviations outside the range of the population. "
+        "Values in another unit, another transform, or another material: an LR would be meaningless.",
+        "nl": "{which} {items}: {features} ligt meer dan {limit} standaarddeviaties buiten het bereik van de populatie. Een "
+        "andere eenheid, een andere transformatie of een ander materiaal: een LR zou niets betekenen.",
+    },
+    "outside-range": {
+        "en": "{which} {items}: {features} lies outside the range of the training data ({feature} by {size} standard "
+        "deviations). The model extrapolates there.",
+        "nl": "{which} {items}: {features} ligt buiten het bereik van de trainingsgegevens ({feature} {size} "
+        "standaarddeviaties). Daar extrapoleert het model.",
+    },
+    "unlike-population": {
+        "en": "{which} {items} lies further from the centre of the population than any of the {sources} training sources. How "
+        "typical it is rests on the tails of the model.",
+        "nl": "{which} {items} ligt verder van het midden van de populatie dan elk van de {sources} trainingsbronnen. Hoe "
+        "typisch dit is, berust op de staarten van het model.",
+    },
+    "single-measurement": {
+        "en": "{which} {items} was measured once, so nothing tells whether the measurement went well. Two or more are better.",
+        "nl": "{which} {items} is één keer gemeten, zodat niet te zien is of de meting goed is gegaan. Twee of meer metingen "
+        "zijn beter.",
+    },
+    "replicates-disagree": {
+        "en": "{which} {items}: the measurements scatter more than those of 99 % of the training sources. Check them for an "
+        "error or for two sources.",
+        "nl": "{which} {items}: de metingen lopen verder uiteen dan bij 99 % van de trainingsbronnen. Controleer op een "
+        "meetfout of op twee bronnen.",
+    },
+    "replicates-contradict": {
+        "en": "{which} {items}: the measurements scatter {times} times more (variance) than those of any training source. They "
+        "are not of one source, or one went wrong: an LR would be meaningless.",
+        "nl": "{which} {items}: de metingen lopen {times} keer verder uiteen (variantie) dan bij elke trainingsbron. Ze zijn "
+        "niet van één bron, of er ging een fout: een LR zou niets betekenen.",
+    },
+    "seen-in-training": {
+        "en": "{which} {items}: {known} of {rows} measurements are among those that the system was trained on. Its LR of them "
+        "is flattering: use a system trained without them.",
+        "nl": "{which} {items}: {known} van de {rows} metingen horen bij de gegevens waarop het systeem is getraind. De LR "
+        "ervan is geflatteerd: gebruik een systeem dat zonder deze metingen is getraind.",
+    },
+    "same-measurement": {
+        "en": "A measurement of trace {items} is identical to one of the reference, to the last digit: was it copied? Two "
+        "measurements never agree that well.",
+        "nl": "Een meting van spoor {items} is tot op het laatste cijfer gelijk aan een meting van de referentie: is die "
+        "gekopieerd? Twee metingen stemmen nooit zo goed overeen.",
+    },
+    "beyond-bounds": {
+        "en": "The calculated log10 LR, {llr}, is {beyond} {bound}, the most that the validation pairs support. Report the "
+        "bounded LR.",
+        "nl": "De berekende log10 LR, {llr}, ligt {beyond} {bound}, het uiterste dat de validatieparen ondersteunen. Rapporteer "
+        "de begrensde LR.",
+    },
+}  # fmt: skip
+CHECKS = tuple(TEXTS)
+"""The codes of everything that is looked at."""
+_BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "onder"}}
+
 
 @dataclass(frozen=True)
 class Remark:
-    """One thing to know about a case; ``refusal`` if there can be no LR."""
+    """One thing to know about a case; ``refusal`` if there can be no LR.
+
+    ``message`` is in English, ``in_language`` in those of `TEXTS`; what was noticed about a table is in English alone.
+    """
 
     code: str
     message: str
     refusal: bool = False
+    which: Which | None = None
+    items: tuple[str, ...] = ()
+    translations: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def in_language(self, language: str) -> str:
+        """The message in another language, if there is one."""
+        return self.translations.get(language, self.message)
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {"code": self.code, "message": self.message, "which": self.which, "items": list(self.items)}
 
 
-def check_items(system: System, side: Side, items: Items, which: str) -> list[Remark]:
-    """The trace or the ref on its own: its place in the population, its replicates, its history."""
-    remarks = [Remark(finding.code, str(finding)) for finding in items.findings if finding.level == "warning"]
+def check_items(system: System, side: Side, items: Items, which: Which) -> list[Remark]:
+    """The traces or the refs on their own: their place in the population, their replicates, their history."""
+    remarks = [
+        Remark(finding.code, str(finding), which=which) for finding in items.findings if finding.level == "warning"
+    ]
     remarks += _range(system, side, which)
     remarks += _distance(system, side, which)
     remarks += _replicates(system, side, which)
     seen = set(system.digests)
-    known = sum(digest in seen for digest in _digests(items))
-    if known:
-        remarks.append(
-            Remark(
-                "seen-in-training",
-                f"{which}: {known} of {len(items.values)} measurements are among those that the system was trained on. "
-                "Its LR of them is flattering: use a system trained without them.",
-            )
-        )
+    known = np.array([digest in seen for digest in row_digests(items.values)], dtype=bool)
+    if known.any():
+        labels = side.source[np.unique(side.item[known])]
+        remarks.append(_remark("seen-in-training", which, labels, known=known.sum(), rows=len(known)))
     return remarks
 
 
-def check_llr(system: System, llr: float, same_rows: bool) -> list[Remark]:
-    """The pair: what validation supports, and what looks like a slip."""
+def check_pair(system: System, llr: float, trace: Items, ref: Items) -> list[Remark]:
+    """One pair: what validation supports, and what looks like a slip."""
     remarks = []
+    if copied := same_rows(trace, ref):
+        remarks.append(_remark("same-measurement", "trace", np.array(copied)))
     lower, upper = system.bounds
-    if same_rows:
-        remarks.append(
-            Remark(
-                "same-measurement",
-                "A measurement of the trace is identical to one of the ref, to the last digit: was it copied? Two "
-                "measurements never agree that well.",
-            )
-        )
     if llr > upper or llr < lower:
-        beyond, bound = ("above", upper) if llr > upper else ("below", lower)
-        remarks.append(
-            Remark(
-                "beyond-bounds",
-                f"The log10 LR of the model, {llr:.2f}, is {beyond} {bound:.2f}, the most that the validation pairs "
-                "support. Report the bounded LR.",
-            )
-        )
+        bound = upper if llr > upper else lower
+        beyond = {language: words[llr > upper] for language, words in _BEYOND.items()}
+        remarks.append(_remark("beyond-bounds", None, (), llr=f"{llr:.2f}", bound=f"{bound:.2f}", beyond=beyond))
     return remarks
 
 
-def _names(system: System, which: np.ndarray) -> str:
-    names = [feature for feature, chosen in zip(system.features, which.tolist(), strict=True) if chosen]
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+def same_rows(trace: Items, ref: Items) -> list[str]:
+    """The traces that share a measurement with a ref."""
+    there = {tuple(row) for row in ref.values.tolist()}
+    items = {item for row, item in zip(trace.values.tolist(), trace.item.tolist(), strict=True) if tuple(row) in there}
+    return [trace.labels[item] for item in sorted(items)]
 
 
-def _range(system: System, side: Side, which: str) -> list[Remark]:
-    low = np.maximum(system.population.lowest - side.values, 0).max(axis=0)
-    high = np.maximum(side.values - system.population.highest, 0).max(axis=0)
-    outside = np.maximum(low, high)
-    if (outside > ABSURD_SD).any():
-        return [
-            Remark(
-                "outside-population",
-                f"{which}: {_names(system, outside > ABSURD_SD)} lies more than {ABSURD_SD:.0f} standard deviations outside "
-                "the range of the population. Values in another unit, another transform, or another material: an LR would "
-                "be meaningless.",
-                refusal=True,
-            )
-        ]
-    if (outside > MARGIN_SD).any():
-        k = int(np.argmax(outside))
-        return [
-            Remark(
-                "outside-range",
-                f"{which}: {_names(system, outside > MARGIN_SD)} lies outside the range of the training data "
-                f"({system.features[k]} by {outside[k]:.1f} standard deviations). The model extrapolates there.",
-            )
-        ]
+def _remark(code: str, which: Which | None, labels: object, refusal: bool = False, **facts: object) -> Remark:
+    items = tuple(str(label) for label in np.asarray(labels, dtype=np.str_).reshape(-1).tolist())
+    texts = {}
+    for language, text in TEXTS[code].items():
+        told = {key: value[language] if isinstance(value, dict) else value for key, value in facts.items()}
+        named = {"which": _WHICH[language][which]} if which is not None else {}
+        texts[language] = text.format(items=_some(items, language), **named, **told)
+    return Remark(code, texts["en"], refusal, which, items, texts)
+
+
+def _range(system: System, side: Side, which: Which) -> list[Remark]:
+    low = np.maximum(system.population.lowest - side.values, 0)
+    outside = np.maximum(low, np.maximum(side.values - system.population.highest, 0))  # (rows, feature)
+    for limit, code in ((ABSURD_SD, "outside-population"), (MARGIN_SD, "outside-range")):
+        beyond = outside > limit
+        if beyond.any():
+            labels = side.source[np.unique(side.item[beyond.any(axis=1)])]
+            worst = int(np.argmax(outside.max(axis=0)))
+            facts = {"feature": system.features[worst], "size": f"{outside.max():.1f}", "limit": f"{limit:.0f}"}
+            features = _names(system, np.asarray(beyond.any(axis=0)))
+            return [_remark(code, which, labels, refusal=limit == ABSURD_SD, features=features, **facts)]
     return []
 
 
-def _distance(system: System, side: Side, which: str) -> list[Remark]:
+def _distance(system: System, side: Side, which: Which) -> list[Remark]:
     distance = squared_distance(side.mean, system.population.means)
     far = distance > system.population.distance[-1]
     if not far.any():
         return []
-    return [
-        Remark(
-            "unlike-population",
-            f"{which}: {_some(side.source[far].tolist())} lies further from the centre of the population than any of the "
-            f"{len(system.population.means)} training sources. How typical it is rests on the tails of the model.",
-        )
-    ]
+    return [_remark("unlike-population", which, side.source[far], sources=len(system.population.means))]
 
 
-def _replicates(system: System, side: Side, which: str) -> list[Remark]:
+def _replicates(system: System, side: Side, which: Which) -> list[Remark]:
     remarks = []
-    single = side.count == 1
-    if single.any():
-        remarks.append(
-            Remark(
-                "single-measurement",
-                f"{which}: {_some(side.source[single].tolist())} was measured once, so nothing tells whether the "
-                "measurement went well. Two or more are better.",
-            )
-        )
+    if (single := side.count == 1).any():
+        remarks.append(_remark("single-measurement", which, side.source[single]))
     measured = side.count > 1
     if not measured.any() or not len(system.population.scatter):
         return remarks
-    var = (system.point.var_within_trace if which == "trace" else system.point.var_within_ref)[0, 0].numpy()
+    # One yardstick for traces, refs and training sources: that of the refs.
+    var = system.point.var_within_ref[0, 0].numpy()
     squares = item_squares(system.point, side).numpy()[measured]
     scatter = (squares / var).sum(axis=1) / ((side.count[measured] - 1) * len(var))
     labels = side.source[measured]
@@ -145,33 +197,18 @@ def _replicates(system: System, side: Side, which: str) -> list[Remark]:
     usual = float(np.quantile(system.population.scatter, 0.99))
     absurd = scatter > DISAGREE * most
     if absurd.any():
-        remarks.append(
-            Remark(
-                "replicates-disagree",
-                f"{which}: the measurements of {_some(labels[absurd].tolist())} scatter {scatter.max() / most:.0f} times more "
-                "(variance) than those of any training source. They are not of one source, or one went wrong: an LR would "
-                "be meaningless.",
-                refusal=True,
-            )
-        )
-    elif (scatter > usual).any():
-        remarks.append(
-            Remark(
-                "replicates-disagree",
-                f"{which}: the measurements of {_some(labels[scatter > usual].tolist())} scatter more than those of 99 % of "
-                "the training sources. Check them for an error or for two sources.",
-            )
-        )
+        times = f"{scatter.max() / most:.0f}"
+        remarks.append(_remark("replicates-contradict", which, labels[absurd], refusal=True, times=times))
+    if (odd := (scatter > usual) & ~absurd).any():
+        remarks.append(_remark("replicates-disagree", which, labels[odd]))
     return remarks
 
 
-def _some(labels: list[str]) -> str:
+def _names(system: System, chosen: NDArray[np.bool_]) -> str:
+    names = [feature for feature, is_chosen in zip(system.features, chosen.tolist(), strict=True) if is_chosen]
+    return ", ".join(names[:6]) + (f" (+{len(names) - 6})" if len(names) > 6 else "")
+
+
+def _some(labels: tuple[str, ...], language: str) -> str:
     shown = ", ".join(f"'{label}'" for label in labels[:4])
-    return shown + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
-
-
-def _digests(items: Items) -> list[str]:
-    return [
-        hashlib.sha256(" ".join(f"{value:.9g}" for value in row).encode()).hexdigest()[:16]
-        for row in items.values.tolist()
-    ]
+    return shown + (f" {_MORE[language].format(len(labels) - 4)}" if len(labels) > 4 else "")

@@ -100,7 +100,8 @@ def train_system(
     bounds = Elub.fit(llrs)
     progress(str(name), "bootstrap", 0.3 if not neural else 0.6)
     model = held_out.model if held_out.model is not None else _fit_with_replicates(table, values, name, choices, rng)
-    metrics = {key: float(value) for key, value in summary(llrs).items()}
+    # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
+    metrics = {key: float(value) if np.isfinite(value) else None for key, value in summary(llrs).items()}
     system = System(
         name=str(name),
         features=table.features,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from lindley.calibration import Calibration
@@ -17,12 +19,16 @@ from lindley.data.export import write_atomically
 from lindley.data.scaling import Scaling
 from lindley.data.splits import Side
 from lindley.data.table import Table
+from lindley.data.transform import Transform, TransformKind
 from lindley.errors import LindleyError
-from lindley.llrs import Floats
+from lindley.llrs import LN10, Floats
 from lindley.models.two_level import TwoLevel, score
 from lindley.storage import KINDS, from_bytes, to_bytes
 
-__all__ = ["FORMAT", "Population", "System", "instance_digests", "load"]
+if TYPE_CHECKING:
+    from lindley.casework.case import Explanation
+
+__all__ = ["FORMAT", "Population", "System", "instance_digests", "load", "load_with_about", "row_digests"]
 
 FORMAT = "lindley-system/1"
 
@@ -92,49 +98,86 @@ class System:
         return self.calibrated(np.array([matrix[0, 0] for matrix in scores[1:]]))
 
     def llr(self, trace: Any, ref: Any) -> float:
-        """log10 LR of one trace and one ref: arrays (instances, feature) in the system's features, as measured.
+        """log10 LR of one trace and one ref, as measured: before any logarithm.
 
-        >>> system.llr(trace, ref)  # doctest: +SKIP
+        Each is an array or a list of instances × features, in the order of ``features``; one instance may be given as a
+        plain list. Columns by name do as well, in any order: a dictionary, or a data frame. A system that divides by a
+        reference finds it there under its name, or in arrays as one more column, the last.
+
+        >>> system.llr([[2.90, 2.49, 2.15]], [[2.93, 2.51, 2.17], [2.91, 2.50, 2.16]])  # doctest: +SKIP
+        2.31
+        >>> system.llr({"K39": [2.90], "Ti49": [2.49], "Mn55": [2.15]}, ref)  # doctest: +SKIP
         2.31
         """
         return float(self.llr_matrix([trace], [ref])[0, 0])
 
     def llr_matrix(self, traces: Any, refs: Any) -> Floats:
-        """log10 LRs of every trace (rows) against every ref (columns); each is an array (instances, feature)."""
+        """log10 LRs of every trace (rows) against every ref (columns): two lists, of what `llr` takes.
+
+        Items may differ in their numbers of instances. An array (items, features) is a list of items measured once.
+
+        >>> system.llr_matrix([trace_1, trace_2], [ref_1, ref_2, ref_3]).shape  # doctest: +SKIP
+        (2, 3)
+        """
         return self.llr_sides(self.side(traces, "trace"), self.side(refs, "ref"))
 
-    def explain(self, trace: Any, ref: Any) -> Any:
-        """All that can be said about one case, see `lindley.casework.case.Explanation`."""
+    def explain(self, trace: Any, ref: Any) -> Explanation:
+        """All that can be said about one trace and one ref, given as in `llr`.
+
+        >>> explained = system.explain(trace, ref)  # doctest: +SKIP
+        >>> explained.log10_lr_bounded, explained.log10_similarity, explained.log10_typicality  # doctest: +SKIP
+        (2.31, 17.40, 14.88)
+        >>> [(share.feature, share.log10_lr) for share in explained.features]  # doctest: +SKIP
+        [('K39', 1.67), ('Ti49', 0.48), ('Mn55', 0.89)]
+        """
         from lindley.casework.case import explain
 
         return explain(self, self.side([trace], "trace"), self.side([ref], "ref"))
 
     def side(self, items: Any, name: str, sources: list[str] | None = None) -> Side:
         """Measurements of several items as the model sees them: transformed and standardised."""
-        arrays = [np.atleast_2d(np.asarray(item, dtype=np.float64)) for item in items]
+        if isinstance(items, Mapping):
+            raise LindleyError(f"a list of {name}s is needed, and not a {type(items).__name__}: put it in brackets")
+        arrays = [self._instances(item, f"{name} {number}") for number, item in enumerate(items, 1)]
         if not arrays:
             raise LindleyError(f"there is no {name}")
-        for number, array in enumerate(arrays, 1):
-            if array.ndim != 2 or array.shape[1] != len(self.features) or not len(array):
-                raise LindleyError(
-                    f"{name} {number}: an array of instances × {len(self.features)} features is needed "
-                    f"({', '.join(self.features)}), and it has the shape {array.shape}"
-                )
-            if not np.isfinite(array).all():
-                raise LindleyError(f"{name} {number}: {np.count_nonzero(~np.isfinite(array))} values are not numbers")
         values = np.concatenate(arrays)
-        if self.transform != "none":
-            if self.reference is not None:
-                raise LindleyError(
-                    f"this system divides every feature by {self.reference}, which arrays do not hold: give tables, or "
-                    "log ratios through System.side_of_transformed"
-                )
-            if (values <= 0).any():
-                raise LindleyError(f"{name}: the logarithm needs values above 0")
-            values = np.log10(values) if self.transform == "log10" else np.log(values)
+        n = len(self.features)
+        transform = Transform(cast(TransformKind, self.transform), self.reference)
+        if transform.kind != "none" and (values <= 0).any():
+            raise LindleyError(f"{name}: the logarithm needs values above 0, as measured and before any logarithm")
+        transformed = transform.apply(values[:, :n], values[:, n] if self.reference is not None else None)
         return self.side_of_transformed(
-            values, np.repeat(np.arange(len(arrays)), [len(a) for a in arrays]), name, sources
+            transformed, np.repeat(np.arange(len(arrays)), [len(a) for a in arrays]), name, sources
         )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What an instance consists of: the features, and the reference that they are divided by, if any."""
+        return self.features if self.reference is None else (*self.features, self.reference)
+
+    def _instances(self, item: Any, name: str) -> Floats:
+        """One item as an array (instances, columns)."""
+        columns = self.columns
+        try:
+            if hasattr(item, "keys"):  # a dictionary or a data frame
+                if missing := [column for column in columns if column not in item.keys()]:  # noqa: SIM118
+                    raise LindleyError(f"{name}: there is no {', '.join(missing)} among its columns")
+                array = np.column_stack([np.asarray(item[column], dtype=np.float64) for column in columns])
+            else:
+                array = np.asarray(item, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise LindleyError(f"{name}: not an array of numbers ({error})") from error
+        if array.ndim <= 1:
+            array = array.reshape(-1, 1) if len(columns) == 1 else array.reshape(1, -1)
+        if array.ndim != 2 or array.shape[1] != len(columns) or not len(array):
+            raise LindleyError(
+                f"{name}: an array of instances × {len(columns)} columns is needed ({', '.join(columns)}), and it has the "
+                f"shape {np.shape(item) or array.shape}"
+            )
+        if not np.isfinite(array).all():
+            raise LindleyError(f"{name}: {np.count_nonzero(~np.isfinite(array))} values are not finite numbers")
+        return array
 
     def side_of_transformed(
         self, values: Floats, item: NDArray[np.intp], name: str = "item", sources: list[str] | None = None
@@ -149,7 +192,13 @@ class System:
 
 
 def load(path: str | Path) -> System:
-    """Read a system that ``lindley train`` wrote. Nothing in the file is executed."""
+    """Read a system that ``lindley train`` wrote. Nothing in the file is executed.
+
+    >>> import lindley
+    >>> system = lindley.load("glass.safetensors")  # doctest: +SKIP
+    >>> system.features, system.bounds  # doctest: +SKIP
+    (('K39', 'Ti49', 'Mn55'), (-2.03, 2.76))
+    """
     return load_with_about(path)[0]
 
 
@@ -162,18 +211,23 @@ def load_with_about(path: str | Path) -> tuple[System, dict[str, Any]]:
     except OSError as error:
         raise LindleyError(f"{path} cannot be read ({error.strerror or error}).") from error
     system, about = from_bytes(data, str(path), System, FORMAT, _kinds())
-    _require_consistent(system, str(path))
+    try:
+        _require_consistent(system, about)
+    except (TypeError, ValueError, AttributeError, IndexError, RuntimeError, LindleyError) as error:
+        # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
+        raise LindleyError(f"{path} does not hold a lindley system: its parts do not fit together ({error})") from error
     return system, {**about, "file_sha256": hashlib.sha256(data).hexdigest()}
 
 
 def instance_digests(table: Table) -> tuple[str, ...]:
-    """A digest of every instance, by its values: tells whether data were seen before, and not what they were.
+    """A digest of every instance, by its values: tells whether data were seen before, and not what they were."""
+    return row_digests(table.values)
 
-    Values are rounded to nine digits, so that a number that went through Excel is still the same.
-    """
+
+def row_digests(values: Floats) -> tuple[str, ...]:
+    """One digest a row. Values are rounded to nine digits, so that a number that went through Excel is still the same."""
     return tuple(
-        hashlib.sha256(" ".join(f"{value:.9g}" for value in row).encode()).hexdigest()[:16]
-        for row in table.values.tolist()
+        hashlib.sha256(" ".join(f"{value:.9g}" for value in row).encode()).hexdigest()[:16] for row in values.tolist()
     )
 
 
@@ -190,17 +244,37 @@ def _call(step: Calibration, llr: Floats) -> Floats:
     return step(llr)
 
 
-def _require_consistent(system: System, name: str) -> None:
+def _require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
-    n, model = len(system.features), system.model
+    n, model, population = len(system.features), system.model, system.population
+    if not isinstance(model, TwoLevel) or not isinstance(population, Population):
+        raise ValueError("it has no model or no population")
+    if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
+        raise ValueError("its features have no names")
+    if not all(unit is None or isinstance(unit, str) for unit in system.units):
+        raise ValueError("its units are no words")
+    Transform(cast(TransformKind, system.transform), system.reference)
     shapes = {
+        "features": (len(set(system.features)), max(n, 1)),
         "units": (len(system.units), n),
         "mean": (system.mean.shape, (n,)),
         "sd": (system.sd.shape, (n,)),
         "centre": (tuple(model.centre.shape[1:]), (1, n)),
-        "projection": (model.projection.shape[1], n),
-        "population": (system.population.means.shape[1:], (n,)),
+        "projection": (tuple(model.projection.shape[:2]), (system.runs, n)),
+        "population": (population.means.shape[1:], (n,)),
+        "range": (population.lowest.shape, population.highest.shape),
+        "match_information": (population.match_information.shape, (n,)),
     }
-    wrong = [part for part, (found, right) in shapes.items() if found != right]
-    if wrong or n == 0 or not (system.sd > 0).all() or not system.bounds[0] <= system.bounds[1]:
-        raise LindleyError(f"{name} does not hold a lindley system: its parts do not fit together ({', '.join(wrong)})")
+    if wrong := [part for part, (found, right) in shapes.items() if found != right]:
+        raise ValueError(f"shapes of {', '.join(wrong)}")
+    if not (np.isfinite(system.mean).all() and np.isfinite(system.sd).all() and (system.sd > 0).all()):
+        raise ValueError("mean and sd")
+    if len(system.bounds) != 2 or not -np.inf < system.bounds[0] <= 0 <= system.bounds[1] < np.inf:
+        raise ValueError("bounds")
+    if not all(isinstance(about.get(key), dict) for key in ("data", "validation", "versions")):
+        raise ValueError("nothing about its making")
+    centre = torch.from_numpy(population.means.mean(axis=0))[None, None]
+    with torch.inference_mode():
+        trial = system.calibrated((model.ln_lr(centre, centre) / LN10).numpy())
+    if trial.shape != (system.runs, 1, 1) or not np.isfinite(trial).all():
+        raise ValueError("its model gives no LR")

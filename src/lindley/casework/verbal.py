@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from string import Formatter
+from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lindley.errors import LindleyError
 from lindley.experiment.lines import read_yaml
@@ -26,7 +27,7 @@ class Step(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    above: float = Field(ge=1, description="the smallest LR of this step")
+    above: float = Field(ge=1, allow_inf_nan=False, description="the smallest LR of this step")
     words: dict[str, str] = Field(description="by language")
 
 
@@ -49,6 +50,31 @@ class Scale(BaseModel):
             raise ValueError("the steps must begin at 1 and increase")
         return steps
 
+    @field_validator("sentence", "neutral")
+    @classmethod
+    def _fillable(cls, sentences: dict[str, str]) -> dict[str, str]:
+        for language, sentence in sentences.items():
+            names = [name for _, name, _, _ in Formatter().parse(sentence) if name is not None]
+            if strange := [name for name in names if name not in ("words", "favoured", "other")]:
+                raise ValueError(
+                    f"the sentence in '{language}' has {{{strange[0]}}} in it: {{words}}, {{favoured}} and {{other}} are "
+                    "what can be filled in"
+                )
+            if "words" not in names:
+                raise ValueError(f"the sentence in '{language}' has no place for {{words}}")
+        return sentences
+
+    @model_validator(mode="after")
+    def _speaks_throughout(self) -> Self:
+        if not self.sentence:
+            raise ValueError("the scale has no sentence in any language")
+        for language in self.languages:
+            lacking = [name for name in ("neutral", "propositions") if language not in getattr(self, name)]
+            lacking += [f"the step above {step.above:g}" for step in self.steps if language not in step.words]
+            if lacking:
+                raise ValueError(f"it speaks '{language}' in its sentence, and not in {', '.join(lacking)}")
+        return self
+
     @property
     def languages(self) -> tuple[str, ...]:
         """In which it speaks."""
@@ -60,6 +86,8 @@ class Scale(BaseModel):
             raise LindleyError(
                 f"the scale {self.name} has no words in '{language}': it has {', '.join(self.languages)}"
             )
+        if math.isnan(log10_lr):
+            raise LindleyError("there is no LR to describe: it is not a number")
         size = abs(log10_lr)
         number, step = next(
             (i, step) for i, step in reversed(list(enumerate(self.steps))) if size >= math.log10(step.above)
@@ -111,10 +139,12 @@ def load_scale(name_or_path: str) -> Scale:
     try:
         content, lines = read_yaml(text)
         return Scale.model_validate(content)
-    except (yaml.YAMLError, ValidationError, ValueError) as error:
+    except (yaml.YAMLError, ValidationError, ValueError, RecursionError) as error:
         if isinstance(error, ValidationError):
             problems = "\n".join(
-                f"  {lines.at(e['loc'])}{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
+                f"  {lines.at(e['loc'])}{'.'.join(map(str, e['loc'])) or 'scale'}: "
+                f"{e['msg'].removeprefix('Value error, ')}"
+                for e in error.errors()
             )
             raise LindleyError(f"the verbal scale {name_or_path} does not read:\n{problems}") from error
         raise LindleyError(f"{name_or_path} is not YAML: {error}") from error

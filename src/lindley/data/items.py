@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from lindley.data.numbers import mark_findings, number_findings, parse_numbers
 from lindley.data.read import non_positive, read_grid
 from lindley.data.transform import Transform
 
-__all__ = ["Items", "read_items", "split_unit"]
+__all__ = ["Items", "feature_places", "read_items", "split_unit"]
 
 _UNIT = re.compile(r"^(?P<name>.*\S)\s*(?:\[(?P<square>[^\[\]]+)\]|\((?P<round>[^()]+)\))$")
 TABLES = (".csv", ".tsv", ".tab", ".txt", ".xlsx", ".xlsm")
@@ -36,6 +36,7 @@ class Items:
     file: str
     values: NDArray[np.float64]  # (rows, features), transformed
     measured: NDArray[np.float64]  # (rows, features), as they are in the file
+    divisor: NDArray[np.float64] | None  # (rows,) the reference that they are divided by, where the system has one
     item: NDArray[np.intp]  # (rows,)
     labels: tuple[str, ...]  # (items,)
     findings: tuple[Finding, ...]
@@ -91,11 +92,12 @@ def _read(
     grid, findings = read_grid(path, sheet)
     if grid is None:
         raise TableError(errors_first(findings))
-    places, place_findings = _places(grid, features, units)
+    places, place_findings = feature_places(grid, features, units)
     findings += place_findings
+    findings += _units_not_given(grid, places, dict(zip(features, units, strict=True)))
     reference = None
     if transform.reference is not None:
-        found, reference_findings = _places(grid, [transform.reference], [None])
+        found, reference_findings = feature_places(grid, [transform.reference], [None])
         findings += reference_findings
         reference = found.get(transform.reference)
     source = _source_place(grid, source_column, findings)
@@ -135,13 +137,16 @@ def _read(
         grid.file,
         transform.apply(measured, divisor),
         measured,
+        divisor,
         rank[item].astype(np.intp),
         tuple(names[order].tolist()),
         errors_first(findings),
     )
 
 
-def _places(grid: Grid, features: Sequence[str], units: Sequence[str | None]) -> tuple[dict[str, int], list[Finding]]:
+def feature_places(
+    grid: Grid, features: Sequence[str], units: Sequence[str | None]
+) -> tuple[dict[str, int], list[Finding]]:
     """The column of every feature; errors for those that are missing or in another unit."""
     named = [split_unit(name) for name in grid.header]
     places: dict[str, int] = {}
@@ -171,6 +176,16 @@ def _places(grid: Grid, features: Sequence[str], units: Sequence[str | None]) ->
         fix += f"The system's features are {listing(quoted(features), 30)}"
         findings.append(Finding("error", "missing-feature", message, fix, grid.file))
     return places, findings
+
+
+def _units_not_given(grid: Grid, places: Mapping[str, int], units: Mapping[str, str | None]) -> list[Finding]:
+    """A header without units is taken at its word."""
+    untold = [name for name, place in places.items() if units[name] and split_unit(grid.header[place])[1] is None]
+    if not untold:
+        return []
+    message = f"the header gives no unit for {listing(quoted(untold), 8)}"
+    taken = sorted({str(units[name]) for name in untold})
+    return [Finding("note", "unit-not-given", message, f"Taken to be as in training: {listing(taken, 8)}", grid.file)]
 
 
 def _source_place(grid: Grid, source_column: str | None, findings: list[Finding]) -> int | None:
@@ -210,6 +225,9 @@ def _joined(name: str, parts: Sequence[Items]) -> Items:
         name,
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.measured for part in parts]),
+        None
+        if parts[0].divisor is None
+        else np.concatenate([part.divisor for part in parts if part.divisor is not None]),
         np.concatenate([part.item + offset for part, offset in zip(parts, offsets, strict=False)]),
         tuple(labels),
         tuple(finding for part in parts for finding in part.findings),

@@ -18,7 +18,7 @@ from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min, cllr_min_of_counts, log2_cost
 from lindley.llrs import Floats, LLRs
 
-__all__ = ["Interval", "bootstrap"]
+__all__ = ["Interval", "bootstrap", "percentiles"]
 
 Ints = NDArray[np.intp]
 
@@ -60,11 +60,12 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     replicates = _FAST[metric] if fast and metric in _FAST else _any_metric(metric)
     values = np.array(list(replicates(pairs, _multiplicities(pairs, rng, n))))
-    lower, upper = _percentiles(values, level)
+    lower, upper = percentiles(values, level)
     return Interval(metric(pairs.llrs()), lower, upper, level, n)
 
 
-def _percentiles(values: Floats, level: float) -> tuple[float, float]:
+def percentiles(values: Floats, level: float) -> tuple[float, float]:
+    """The central ``level`` of the replicates of a metric, some of which may be infinite."""
     if np.isnan(values).any():
         raise LindleyError(
             f"bootstrap: the metric is not a number in {np.count_nonzero(np.isnan(values))} of {values.size} "

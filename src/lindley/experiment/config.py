@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -280,7 +281,7 @@ class Experiment(_Section):
                 raise ValueError(f"two models are called '{model.row}': give one of them another label")
         return tuple(rows.values())
 
-    @property
+    @cached_property
     def rows(self) -> dict[str, ModelName]:
         """The models by the names of their rows, in order."""
         return {model.row: model.name for model in self.models}

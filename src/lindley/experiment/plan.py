@@ -101,7 +101,12 @@ def folder_name(name: ModelName) -> str:
 
 def versions() -> dict[str, str]:
     """The versions that the numbers depend on."""
-    return {"lindley": __version__, **{library: version(library) for library in LIBRARIES}}
+    return {"lindley": __version__, **{library: _installed(library) for library in LIBRARIES}}
+
+
+@cache
+def _installed(library: str) -> str:
+    return version(library)
 
 
 @cache

@@ -17,7 +17,7 @@ from lindley.data.splits import Part, Split, make_splits
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import RESULTS, read_table_file, read_unit_file
+from lindley.experiment.folder import EXPERIMENT, RESULTS, read_table_file, read_unit_file
 from lindley.experiment.names import ModelName
 from lindley.experiment.plan import Unit, make_units
 from lindley.experiment.results import SCHEMA, ModelResult, Results
@@ -51,7 +51,7 @@ class SavedRun:
         """
         path = Path(folder) / RESULTS
         if not path.is_file():
-            unfinished = (Path(folder) / "units").is_dir()
+            unfinished = (Path(folder) / EXPERIMENT).is_file()
             raise LindleyError(
                 f"{folder} holds no {RESULTS}. "
                 + (

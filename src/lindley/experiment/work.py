@@ -42,6 +42,8 @@ from lindley.training.loop import Training, train
 
 __all__ = ["Finished", "do_unit", "gaussianised", "model_file", "require_device"]
 
+LARGEST = 3e38
+"""LLRs beyond ± this would be infinite in float32."""
 Parts = tuple[Part, Part, Part]
 Report = Callable[[str, float], None]
 """Called with what is being done and the share of the unit that is done, 0 to 1."""
@@ -247,7 +249,11 @@ def _llr_arrays(unit: Unit, scored: _Scored, parts: Sequence[Parts]) -> dict[str
     ):
         for which, part, llr in (("validate", validate, of_validate), ("test", test, of_test)):
             name = f"{which}_{index + 1:02d}"
-            arrays |= {name: llr.astype(np.float32), f"{name}_trace": part.trace.source, f"{name}_ref": part.ref.source}
+            arrays |= {
+                name: np.clip(llr, -LARGEST, LARGEST).astype(np.float32),
+                f"{name}_trace": part.trace.source,
+                f"{name}_ref": part.ref.source,
+            }
     return arrays
 
 

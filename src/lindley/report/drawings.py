@@ -64,7 +64,7 @@ def draw_summary(figure: SummaryFigure) -> Figure:
         ax.axvline(
             band.mean, 0, up + 0.11 / inner, color=band.colour, lw=1.1, ls=_DASH[band.dash], clip_on=False, zorder=1
         )
-        right = layout.has_room(band.label, band.mean, 88)
+        right = layout.has_room(band.label, band.mean, 96)
         ax.annotate(
             band.label,
             (band.mean, up),
@@ -74,6 +74,7 @@ def draw_summary(figure: SummaryFigure) -> Figure:
             ha="left" if right else "right",
             color=band.colour,
             fontsize=7.5,
+            bbox={"fc": "white", "alpha": 0.8, "lw": 0, "pad": 0.5},
             annotation_clip=False,
         )
     if 0 < layout.benchmarks < lines:

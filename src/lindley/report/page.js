@@ -211,5 +211,6 @@
   const wanted = tabs.findIndex((tab) => tab.getAttribute("href") === window.location.hash);
   openTab(Math.max(wanted, 0), false);
   for (const chooser of choosers) chooser.value = articles.find((one) => !one.hasAttribute("data-other")).dataset.model;
+  document.documentElement.classList.add("ready");
   plots.forEach((element) => sight.observe(element));
 })();

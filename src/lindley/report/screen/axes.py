@@ -15,6 +15,8 @@ from lindley.report.thinning import thin_qq, thin_series
 
 __all__ = ["histogram_figure", "loss_figure", "qq_figure"]
 
+SMALL = {"l": 34, "r": 8, "t": 6, "b": 24}
+"""Margins of a small multiple."""
 MOST_QQ = 101
 """Points of a QQ plot that are drawn: more lie on top of each other."""
 MOST_EPOCHS = 160
@@ -103,6 +105,8 @@ def histogram_figure(histogram: Histogram, height: int, title: str = "") -> Figu
             ("same-source", histogram.same, palette.SAME, 0.7),
         )
     ]
+    x_axis: Figure = {"title": {"text": title}} if title else {"nticks": 4, "automargin": False}
+    y_axis: Figure = {"title": {"text": "share of pairs"}} if title else {"nticks": 5}
     return {
         "data": traces,
         "layout": {
@@ -110,9 +114,9 @@ def histogram_figure(histogram: Histogram, height: int, title: str = "") -> Figu
             "barmode": "overlay",
             "bargap": 0,
             "showlegend": bool(title),
-            "xaxis": {"title": {"text": title}, "zeroline": True, "tickangle": 0, **({} if title else {"nticks": 4})},
-            "yaxis": {"title": {"text": "share of pairs" if title else ""}, "tickformat": ".0%", "rangemode": "tozero"},
-            **({} if title else {"margin": {"l": 40, "r": 8, "t": 6, "b": 28}}),
+            "xaxis": {"zeroline": True, "tickangle": 0, **x_axis},
+            "yaxis": {"tickformat": ".0%", "rangemode": "tozero", **y_axis},
+            **({} if title else {"margin": SMALL}),
         },
     }
 
@@ -143,8 +147,8 @@ def qq_figure(panel: AxisPanel, hypothesis: str) -> Figure:
         ],
         "layout": {
             "height": 190,
-            "margin": {"l": 34, "r": 8, "t": 6, "b": 28},
-            "xaxis": {"tickangle": 0, "nticks": 5},
+            "margin": SMALL,
+            "xaxis": {"tickangle": 0, "nticks": 5, "automargin": False},
             "yaxis": {"nticks": 6},
         },
     }

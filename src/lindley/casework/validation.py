@@ -1,0 +1,253 @@
+"""The validation of a system on data that it has not seen.
+
+After D. Meuwly, D. Ramos and R. Haraksim (2017), A guideline for the validation of likelihood ratio methods used for
+forensic evidence evaluation, Forensic Science International 276, 142–153: *performance characteristics* (accuracy,
+discriminating power, calibration; robustness, coherence, generalisation), each with its *metrics*, the laboratory's
+*criterion* on a metric, and the decision, pass or fail.
+
+A figure is computed on the LRs of the system as they are, raw, and on those within the bounds of the system, as a case report
+gives them. The criteria say which of the two is judged. Intervals are central 95 % intervals of a bootstrap over sources;
+where a figure is a difference, both its parts are taken of the same sources drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lindley.casework.applicability import ABSURD_SD
+from lindley.casework.criteria import CHARACTERISTICS, Criteria, Criterion
+from lindley.casework.fit import squared_distance
+from lindley.casework.performance import (
+    DEFAULTS,
+    Comparison,
+    Estimate,
+    Figures,
+    Kind,
+    Pair,
+    Settings,
+    Step,
+    coherence,
+    generalisation,
+    missing_replicates,
+)
+from lindley.casework.system import System, instance_digests
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.llrs import Floats
+
+__all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
+
+OTHER = 1_000_003
+
+Outcome = Literal["pass", "fail", "not judged", "no criterion"]
+Sources = NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the validation matrix."""
+
+    characteristic: str
+    metric: str
+    raw: Estimate | None
+    bounded: Estimate | None
+    judged: Kind  # which of the two the criterion is for
+    criterion: Criterion | None
+    outcome: Outcome
+    why: str = ""  # there is no figure, or it cannot be judged
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The figure that is judged."""
+        return self.raw if self.judged == "raw" else self.bounded
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much of a table the system was trained on."""
+
+    rows: int
+    sources: int  # with one such row at least
+    all_rows: int
+    all_sources: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows} of {self.all_rows} measurements, of {self.sources} of {self.all_sources} sources, are among those "
+            "that the system was trained on"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Everything that a validation found."""
+
+    lines: tuple[Line, ...]
+    steps: tuple[Step, ...]  # of coherence; empty where the table has no more than two measurements a source
+    step_sources: int
+    llr: Floats  # (sources, sources) raw log10 LRs of the comparison judged, same-source on the diagonal
+    sources: Sources
+    bounds: tuple[float, float]
+    overlap: Overlap
+    costliest: tuple[tuple[str, float], ...]  # the worst 1 % of the sources, and what each adds to the raw Cllr
+    remarks: tuple[str, ...]
+    criteria: Criteria | None
+    settings: Settings
+
+    @property
+    def judged(self) -> Kind:
+        """The LRs that criteria are applied to."""
+        return (self.criteria or Criteria()).judged
+
+    @property
+    def verdict(self) -> Literal["pass", "fail", "no criteria"]:
+        """Pass only if every criterion passes; one that cannot be judged does not."""
+        outcomes = {line.outcome for line in self.lines} - {"no criterion"}
+        if not outcomes:
+            return "no criteria"
+        return "pass" if outcomes == {"pass"} else "fail"
+
+    def line(self, characteristic: str, metric: str) -> Line:
+        """One line of the matrix."""
+        return next(each for each in self.lines if (each.characteristic, each.metric) == (characteristic, metric))
+
+
+Progress = Callable[[str, str, float], None]
+
+
+def validate(
+    system: System,
+    table: Table,
+    criteria: Criteria | None = None,
+    *,
+    trained: dict[str, Any] | None = None,
+    other: Table | None = None,
+    settings: Settings = DEFAULTS,
+    progress: Progress = lambda doing, detail, done: None,
+) -> Validation:
+    """Validate a system on a table, and perhaps on another one.
+
+    Args:
+        system: of which the tables have the features, transformed as it wants them.
+        table: data that the system has not seen.
+        criteria: of the laboratory; without them nothing passes or fails.
+        trained: what the system's file says of its own validation.
+        other: for generalisation, data of another origin.
+        settings: numbers of measurements, draws and replicates, and the seed.
+        progress: told of what is being done.
+
+    Raises:
+        LindleyError: if the system was trained on some of the data, unless ``settings`` allow it; or if they are too few,
+            or of another unit.
+    """
+    overlap, remarks = find_overlap(system, table), []
+    for each in (table, *([] if other is None else [other])):
+        remarks += _require_new(system, each, settings.allow_overlap) + _require_unit(system, each)
+    if other is not None and (shared := len(set(instance_digests(other)) & set(instance_digests(table)))):
+        remarks.append(f"{other.name}: {shared} measurements are in {table.name} too, so that it is not another table")
+    progress("validating", "LRs", 0.0)
+    main = Comparison.of(system, table, settings)
+    there = None if other is None else Comparison.of(system, other, settings, stream=OTHER)
+    remarks += [*main.remarks, *([] if there is None else there.remarks)]
+    progress("validating", "bootstrap", 0.1)
+    figures: Figures = main.figures(system.bounds)
+    costliest, figures["robustness", "outliers"] = main.outliers(system.bounds)
+    progress("validating", "missing replicates", 0.5)
+    figures["robustness", "missing_replicates"] = missing_replicates(system, table, settings)
+    progress("validating", "coherence", 0.6)
+    steps, n_steps, found = coherence(system, table, settings)
+    figures |= found
+    progress("validating", "generalisation", 0.9)
+    figures |= generalisation(system, table, there, main, trained, settings)
+    progress("done", "", 1.0)
+    return Validation(
+        lines=tuple(_line(*key, figures[key], criteria or Criteria()) for key in _order()),
+        steps=steps,
+        step_sources=n_steps,
+        llr=main.llr,
+        sources=main.sources,
+        bounds=system.bounds,
+        overlap=overlap,
+        costliest=costliest,
+        remarks=tuple(remarks),
+        criteria=criteria,
+        settings=settings,
+    )
+
+
+def find_overlap(system: System, table: Table) -> Overlap:
+    """Which rows have the values of a training instance; labels may coincide, and say nothing."""
+    seen = set(system.digests)
+    known = np.array([digest in seen for digest in instance_digests(table)])
+    return Overlap(int(known.sum()), len(np.unique(table.source[known])), len(known), len(table.sources))
+
+
+def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
+    overlap = find_overlap(system, table)
+    if not overlap.rows:
+        return []
+    if not allowed:
+        raise LindleyError(
+            f"{table.name}: {overlap}. Figures on data that a system has seen flatter it: give a table of other sources, or "
+            "--allow-overlap if that is what you want, and the report will say so."
+        )
+    return [f"{table.name}: {overlap}. Figures on them flatter the system"]
+
+
+def _require_unit(system: System, table: Table) -> list[str]:
+    """Refuse a table that lies far outside the population: it is in another unit, or of another material."""
+    values, population = system.scaling(table.values), system.population
+    outside = np.maximum(np.maximum(population.lowest - values, values - population.highest), 0)
+    absurd = outside > ABSURD_SD
+    if absurd.any(axis=1).mean() > 0.5:
+        feature = system.features[int(absurd.mean(axis=0).argmax())]
+        raise LindleyError(
+            f"{table.name}: {absurd.any(axis=1).mean():.0%} of the measurements lie more than {ABSURD_SD:.0f} standard "
+            f"deviations outside the population of the system, {feature} most of all. They are in another unit or of "
+            "another material, and the system was not made for them."
+        )
+    remarks = []
+    if absurd.any():
+        remarks.append(
+            f"{table.name}: {absurd.any(axis=1).sum()} measurements lie more than {ABSURD_SD:.0f} standard deviations outside "
+            "the population of the system: no case of theirs would get an LR"
+        )
+    sources, item = np.unique(table.source, return_inverse=True)
+    means = np.zeros((len(sources), values.shape[1]))
+    np.add.at(means, item, values)
+    means /= np.bincount(item)[:, None]
+    if far := int((squared_distance(means, population.means) > population.distance[-1]).sum()):
+        remarks.append(
+            f"{table.name}: {far} of {len(sources)} sources lie further from the centre of the population than any of the "
+            f"{len(population.means)} training sources"
+        )
+    return remarks
+
+
+def _order() -> list[tuple[str, str]]:
+    """The figures in the order of the criteria file."""
+    return [(name, metric) for name in CHARACTERISTICS for metric in type(getattr(Criteria(), name)).model_fields]
+
+
+def _line(characteristic: str, metric: str, found: Pair | str, criteria: Criteria) -> Line:
+    """Set a figure against its criterion."""
+    criterion = criteria.of(characteristic, metric)
+    if isinstance(found, str):
+        outcome: Outcome = "no criterion" if criterion is None else "not judged"
+        return Line(characteristic, metric, None, None, criteria.judged, criterion, outcome, found)
+    judged = criteria.judged if criteria.judged in found else "raw"
+    estimate, why = found[judged], ""
+    if criterion is None:
+        outcome = "no criterion"
+    elif not np.isfinite(estimate.value):
+        outcome = "not judged"
+    else:
+        outcome = "pass" if criterion.passes(estimate.value, estimate.lower, estimate.upper) else "fail"
+    if not np.isfinite(estimate.value):
+        why = "the LRs separate all pairs, so that their calibration cannot be known"
+    return Line(characteristic, metric, found.get("raw"), found.get("bounded"), judged, criterion, outcome, why)
