@@ -72,7 +72,7 @@ class LossFigure:
     """Figure 2: Cllr over the epochs of one run of a neural model; neutral is 1. Long trainings are thinned."""
 
     model: str
-    split: int
+    split: int  # from 0; people count from 1
     train: Curve
     validate: Curve
     axes: tuple[Curve, ...]  # validation Cllr of every axis on its own
@@ -102,7 +102,7 @@ class AxisFigure:
     """Figures 3 and 4."""
 
     model: str
-    split: int
+    split: int  # from 0; people count from 1
     panels: tuple[AxisPanel, ...]
 
 
@@ -111,7 +111,7 @@ class CalibrationPanel:
     """A calibration (PAV) plot: LLR as given against LLR after PAV; on the identity if it is calibrated."""
 
     model: str
-    split: int
+    split: int  # from 0; people count from 1
     which: str  # "median", "worst", "best": of the runs, by their validation Cllr
     cllr: float
     cllr_min: float
@@ -134,7 +134,7 @@ class OmnibusFigure:
     """Figure 6: the LLRs of the median run on test pairs."""
 
     model: str
-    split: int
+    split: int  # from 0; people count from 1
     pairs_same: int
     pairs_different: int
     cllr: float
