@@ -20,6 +20,8 @@ from lindley.data.simulated import glass_population, simulate_table
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.folder import writable_folder
+from lindley.experiment.saved import SavedRun
+from tests.experiment.conftest import make_table
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
 
@@ -39,7 +41,9 @@ def small_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:
-    heavy = "{'torch', 'sklearn', 'scipy', 'numpy'} & set(sys.modules)"
+    heavy = (
+        "{'torch', 'sklearn', 'scipy', 'numpy', 'matplotlib', 'plotly', 'distributed', 'pydantic'} & set(sys.modules)"
+    )
     code = f"import sys, lindley, lindley.cli; sys.exit(len({heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     seconds = []
@@ -50,7 +54,10 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     assert min(seconds) < 1.0
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["check", "--help"], ["data", "--help"], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], [], *([name, "--help"] for name in ("run", "check", "report", "compare", "schema", "data"))],
+)
 def test_help(arguments: list[str]) -> None:
     answer = lindley(*arguments)
     assert "Usage" in answer.stdout + answer.stderr
@@ -60,7 +67,7 @@ def test_help(arguments: list[str]) -> None:
 def test_run_on_a_table(small_table: Path, tmp_path: Path) -> None:
     answer = lindley(
         "run", "--data", str(small_table), "--splits", "2", "--seed", "3",
-        "--models", "tlm,tlm+logistic+elub", "--out", str(tmp_path / "out"),
+        "--models", "tlm,tlm+logistic+elub", "--out", str(tmp_path / "out"), "--no-report",
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     assert "tlm+logistic+elub" in answer.stdout
@@ -68,16 +75,24 @@ def test_run_on_a_table(small_table: Path, tmp_path: Path) -> None:
     assert str(tmp_path / "out" / "results.json") in answer.stdout.replace("\n", "")
     content = json.loads((tmp_path / "out" / "results.json").read_text())
     assert list(content["models"]) == ["tlm", "tlm+logistic+elub"]
-    assert content["training"] == {"epochs": 2000, "device": "cpu"}
+    assert content["training"]["epochs"] == 2000
     assert "oracle" not in content  # a file is a file, whatever it was made from
-    assert "tlm, 2 splits" in answer.stderr
+    assert answer.stderr == "tlm, splits 1–2 of 2\n"  # in a pipe: a line for every part, and nothing else
+    assert "report" not in answer.stdout.casefold()
+    repeated = lindley("run", str(tmp_path / "out" / "experiment.yaml"), "--out", str(tmp_path / "again"))
+    assert repeated.returncode == 0, repeated.stderr
+    again = json.loads((tmp_path / "again" / "results.json").read_text())
+    for name in ("tlm", "tlm+logistic+elub"):
+        assert again["models"][name]["test"] == content["models"][name]["test"]
 
 
 def test_run_warns_about_the_table_and_shrinkage(small_table: Path, tmp_path: Path) -> None:
     lines = small_table.read_text().splitlines()
     short = tmp_path / "short.csv"
     short.write_text("\n".join(lines[: 1 + 3 * 24]) + "\n")
-    answer = lindley("run", "--data", str(short), "--splits", "2", "--models", "tlm", "--out", str(tmp_path))
+    answer = lindley(
+        "run", "--data", str(short), "--splits", "2", "--models", "tlm", "--out", str(tmp_path), "--no-report"
+    )
     assert answer.returncode == 0, answer.stderr
     assert "warning:" in answer.stderr
     assert "Ledoit and Wolf" in answer.stderr
@@ -96,6 +111,9 @@ def test_run_warns_about_the_table_and_shrinkage(small_table: Path, tmp_path: Pa
         (["check", "t.csv", "--ignore-columns", '"Na, %'], "does not read as a list of names"),
         (["run", "--splits", "0"], "splits must be 1 or more"),
         (["run", "papre"], "there is no experiment 'papre'"),
+        (["run", "--workers", "2", "--cluster", "tcp://127.0.0.1:9", "--splits", "1"], "and not both"),
+        (["report", "nowhere"], "nowhere holds no results.json. Name the folder that 'lindley run' wrote to"),
+        (["compare", "nowhere", "elsewhere"], "nowhere holds no results.json"),
         (["run", "--data", "glass-simulated", "--source-column", "x"], "leave out --source-column"),
         (["data", "export", "glass"], "glass-simulated"),
     ],
@@ -140,7 +158,7 @@ def test_data_list_and_export(tmp_path: Path) -> None:
 
 def quick(table: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A run of a second."""
-    return lindley("run", "--data", str(table), "--splits", "1", "--models", "tlm", *arguments, cwd=cwd)
+    return lindley("run", "--data", str(table), "--splits", "1", "--models", "tlm", "--no-report", *arguments, cwd=cwd)
 
 
 class TestNamesWithCommas:
@@ -196,7 +214,7 @@ class TestWhereResultsGo:
             assert "The results cannot be written to the folder" in answer.stderr
             assert "--out" in answer.stderr
             assert "Traceback" not in answer.stderr
-            assert "1 splits" not in answer.stderr  # no model was started
+            assert "split 1 of 1" not in answer.stderr  # no model was started
             assert sorted(tmp_path.rglob("*")) == before
 
     @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
@@ -234,7 +252,18 @@ class TestWhereResultsGo:
 
         monkeypatch.setattr("os.replace", full)
         out = tmp_path / "out"
-        arguments = ["run", "--data", str(small_table), "--splits", "1", "--models", "tlm", "--out", str(out)]
+        arguments = [
+            "run",
+            "--data",
+            str(small_table),
+            "--splits",
+            "1",
+            "--models",
+            "tlm",
+            "--out",
+            str(out),
+            "--no-report",
+        ]
         monkeypatch.setattr(sys, "argv", ["lindley", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
@@ -260,8 +289,9 @@ class TestWhereResultsGo:
         assert str(Path("results", "demo-glass-2", "results.json")) in answer.stdout
         assert "holds results of other data or of another experiment" in answer.stdout
         assert (number_of_sources(first), number_of_sources(second)) == (150, 120)
-        again = quick(small_table, cwd=tmp_path)  # the same again replaces what is there
+        again = quick(small_table, cwd=tmp_path)  # the same again has nothing left to do
         assert "other data" not in again.stdout
+        assert "1 of 1 parts of this experiment are finished already, and are used." in again.stderr
         assert quick(other, cwd=tmp_path).returncode == 0
         assert sorted((tmp_path / "results").iterdir()) == [first, second]
         assert quick(small_table, "--seed", "5", cwd=tmp_path).returncode == 0  # another protocol
@@ -280,19 +310,20 @@ class TestWhereResultsGo:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGINT to send")
-def test_ctrl_c_ends_with_one_plain_line(small_table: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_one_plain_line_and_the_same_command_goes_on(small_table: Path, tmp_path: Path) -> None:
     # a shell that runs the tests in the background has them ignore SIGINT, and what they start inherits that
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lindley.cli import main; main()"
     )
+    arguments = ["run", "--data", str(small_table), "--splits", "60", "--models", "tlm,tlm-kde", "--no-report"]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "run", "--data", str(small_table), "--splits", "2000", "--models", "tlm-kde,tlm"],
+        [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", cwd=tmp_path, env=ENVIRONMENT,
     )  # fmt: skip
     try:
         assert process.stderr is not None
         lines = [process.stderr.readline()]
-        while lines[-1] and "of 2000" not in lines[-1]:  # the work has begun
+        while lines[-1] and "tlm, splits 14–20 of 60" not in lines[-1]:  # the third part has begun
             lines.append(process.stderr.readline())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -300,9 +331,91 @@ def test_ctrl_c_ends_with_one_plain_line(small_table: Path, tmp_path: Path) -> N
         process.kill()
         process.wait()
     assert process.returncode == 130, err
-    assert err.strip() == "Interrupted; no results were written."
+    assert err.splitlines()[-1] == "Interrupted. What is finished is kept: the same command goes on where it was."
+    assert "Traceback" not in err
     assert out == ""
-    assert list(tmp_path.iterdir()) == []
+    (folder,) = (tmp_path / "results").iterdir()
+    kept = {path: path.stat().st_mtime_ns for path in (folder / "units").iterdir()}
+    assert 2 <= len(kept) < 18
+    assert not (folder / "results.json").exists()
+
+    unfinished = lindley("report", str(folder))
+    assert unfinished.returncode == 2
+    assert "Its run is not finished: give the same 'lindley run' again" in unfinished.stderr
+
+    answer = lindley(*arguments, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert f"note: {len(kept)} of 18 parts of this experiment are finished already, and are used." in answer.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert list((tmp_path / "results").iterdir()) == [folder]
+    assert len(json.loads((folder / "results.json").read_text())["models"]["tlm"]["test"]["cllr"]) == 60
+
+
+def test_schema_is_json_and_needs_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['lindley', 'schema']; from lindley.cli import app; app(standalone_mode=False); "
+        "sys.exit(len({'torch', 'sklearn', 'matplotlib', 'plotly', 'distributed'} & set(sys.modules)))"
+    )
+    environment = {**ENVIRONMENT, "PYTHONIOENCODING": "ascii"}  # a pipe on Windows takes what it can
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+        seconds.append(time.perf_counter() - started)
+        assert answer.returncode == 0, answer.stderr
+        schema = json.loads(answer.stdout)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert {"data", "protocol", "training", "models", "output", "name"} == set(schema["properties"])
+    assert min(seconds) < 4.0
+
+
+def test_report_is_drawn_again_without_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["lindley", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    export_csv(make_table(), tmp_path / "panes.csv")
+    out = tmp_path / "out"
+    run = [
+        "run",
+        "--data",
+        str(tmp_path / "panes.csv"),
+        "--splits",
+        "2",
+        "--models",
+        "tlm,tlm+logistic",
+        "--out",
+        str(out),
+    ]
+    code, text, err = command(*run)
+    assert code == 0, err
+    assert f"Report:  {out / 'report.html'}" in text
+    results = (out / "results.json").read_bytes()
+    page = (out / "report.html").read_text(encoding="utf-8")
+    (out / "report.html").unlink()
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("nothing is trained")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lindley.experiment.runner.do_unit", fail)
+        assert command("report", str(out)) == (0, f"Report: {out / 'report.html'}\n", "")
+    assert (out / "results.json").read_bytes() == results
+    assert (out / "report.html").read_text(encoding="utf-8") == page
+    damaged = out / "models" / "tlm" / "llrs-01-02.npz"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    code, _, err = command("report", str(out))
+    assert code == 2
+    assert f"{damaged} is missing or damaged. Run the experiment again" in err
+    code, _, err = command(*run, "--no-report")
+    assert code == 0, err
+    assert f"note: {damaged} is missing or damaged: its part of the work is done again." in err
+    SavedRun.open(out).llr("tlm", 0, "test")
 
 
 @pytest.mark.parametrize("arguments", [["run", "--colour"], ["run", "--splits", "many"], ["fly"]])

@@ -12,7 +12,7 @@ import typer
 import typer.core
 from rich.markup import escape
 
-from lindley import __version__, cli_cases
+from lindley import cli_cases, cli_evaluate
 from lindley.cli_options import (
     AllowDuplicates,
     GroupColumn,
@@ -28,6 +28,7 @@ from lindley.cli_options import (
 )
 from lindley.console import plain_warnings, print_table, show_progress, stderr, warn
 from lindley.errors import LindleyError
+from lindley.version import __version__
 
 if TYPE_CHECKING:
     from lindley.experiment.results import Results
@@ -281,6 +282,7 @@ def compare(
 
 
 cli_cases.add_commands(app)
+cli_evaluate.add_commands(app)
 
 
 @app.command()

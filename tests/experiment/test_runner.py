@@ -131,7 +131,9 @@ def test_neural_models(table: Table) -> None:
     again = run_experiment(chosen, table)
     for name in NEURAL:
         assert again.models[name].test_cllr == results.models[name].test_cllr
-    assert results.to_json()["training"] == {"epochs": 30, "device": "cpu"}
+    assert results.to_json()["training"] == {
+        "epochs": 30, "batch": 50, "learning_rate": 0.001, "weight_decay": 0.01, "device": "cpu",
+    }  # fmt: skip
 
 
 def test_no_cuda_is_told_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,8 +81,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "beyond-bounds": {
         "en": "The calculated log10 LR, {llr}, is {beyond} {bound}, the most that the validation pairs support. Report the "
         "bounded LR.",
-        "nl": "De berekende log10 LR, {llr}, ligt {beyond} {bound}, het uiterste dat de validatieparen ondersteunen. Rapporteer "
-        "de begrensde LR.",
+        "nl": "De berekende log10 LR, {llr}, ligt {beyond} {bound}, het uiterste dat de validatieparen ondersteunen. "
+        "Rapporteer de begrensde LR.",
     },
 }  # fmt: skip
 CHECKS = tuple(TEXTS)
@@ -138,7 +138,7 @@ def check_pair(system: System, llr: float, trace: Items, ref: Items) -> list[Rem
     if llr > upper or llr < lower:
         bound = upper if llr > upper else lower
         beyond = {language: words[llr > upper] for language, words in _BEYOND.items()}
-        remarks.append(_remark("beyond-bounds", None, (), llr=f"{llr:.2f}", bound=f"{bound:.2f}", beyond=beyond))
+        remarks.append(_remark("beyond-bounds", None, (), llr=_minus(llr), bound=_minus(bound), beyond=beyond))
     return remarks
 
 
@@ -202,6 +202,10 @@ def _replicates(system: System, side: Side, which: Which) -> list[Remark]:
     if (odd := (scatter > usual) & ~absurd).any():
         remarks.append(_remark("replicates-disagree", which, labels[odd]))
     return remarks
+
+
+def _minus(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
 
 
 def _names(system: System, chosen: NDArray[np.bool_]) -> str:

@@ -151,8 +151,11 @@ class _Pair:
     def ln_lr(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """ln LR with other means (points, feature) in place of its own."""
         n = len(x)
-        matrix = self.model.ln_lr(x[None], y[None], self.n_trace, self.n_ref, self.scatter(n))[0]
-        return matrix.diagonal()
+        if isinstance(self.model.between, AxisLaw):
+            return self.model.ln_lr_pairs(x[None], y[None], self.n_trace, self.n_ref, self.scatter(n))[0].sum(-1)
+        # Points as runs, each with one pair: of all points against all, only these are wanted.
+        model = self.model.map(lambda t: t.expand(n, *t.shape[1:]) if t.ndim > 1 else t)
+        return model.ln_lr(x[:, None], y[:, None], self.n_trace, self.n_ref)[:, 0, 0]
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Floats, Floats]:
         """∂ ln LR/∂x and ∂ ln LR/∂y at several points (points, feature)."""

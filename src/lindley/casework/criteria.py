@@ -39,9 +39,12 @@ class Criterion(_Strict):
         assert self.at_least is not None
         return (lower if self.by == "interval" else value) >= self.at_least
 
-    def __str__(self) -> str:
+    def describe(self, percent: bool = False) -> str:
+        """``≤ 0.1``, or ``≤ 10 %`` for a share."""
         sign, limit = ("≤", self.at_most) if self.at_most is not None else ("≥", self.at_least)
-        return f"{sign} {limit:g}" + (", whole interval" if self.by == "interval" else "")
+        assert limit is not None
+        text = f"{100 * limit:g} %" if percent else f"{limit:g}"
+        return f"{sign} {text}".replace("-", "−") + (", whole interval" if self.by == "interval" else "")
 
 
 class Accuracy(_Strict):

@@ -14,7 +14,16 @@ from lindley.report.palette import log_ticks, number
 if TYPE_CHECKING:
     from lindley.casework.record import Case
 
-__all__ = ["ScaleFigure", "ScatterFigure", "ShareRow", "Strip", "scale_figure", "scatter_figure", "share_rows", "strips"]
+__all__ = [
+    "ScaleFigure",
+    "ScatterFigure",
+    "ShareRow",
+    "Strip",
+    "scale_figure",
+    "scatter_figure",
+    "share_rows",
+    "strips",
+]
 
 GRID = 160
 HILL_SHARE = 0.005
@@ -23,7 +32,8 @@ RING_95 = math.sqrt(-2 * math.log(0.05))
 """Radius, in standard deviations, of the circle that holds 95 % of a normal law in two dimensions."""
 SCALE_EDGE = 7.0
 """The log10 LR up to which the picture of the LR goes, at most: beyond it an arrow points on."""
-DECIMALS = 2
+NEAR_SHARE = 0.5
+"""The share of the population above which a picture of the neighbourhood would show nothing new."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +62,16 @@ class ScatterFigure:
     ref_mean: Floats  # (2,)
     ring: float  # radius
 
+    @property
+    def near(self) -> tuple[tuple[float, float], tuple[float, float]] | None:
+        """A square around trace and ref, where it shows much more than the whole does."""
+        both = np.concatenate([self.trace, self.ref, [self.ref_mean + self.ring, self.ref_mean - self.ring]])
+        low, high = both.min(axis=0), both.max(axis=0)
+        middle, half = (low + high) / 2, 0.6 * float((high - low).max())
+        if 2 * half > NEAR_SHARE * float(np.ptp(self.sources, axis=0).min()):
+            return None
+        return (middle[0] - half, middle[0] + half), (middle[1] - half, middle[1] + half)
+
 
 @dataclass(frozen=True)
 class ShareRow:
@@ -77,6 +97,16 @@ class ScaleFigure:
     bounds: tuple[float, float]
     interval: tuple[float, float] | None
 
+    @property
+    def raw_visible(self) -> bool:
+        """Whether the calculated LR is in the picture."""
+        return self.limits[0] <= self.raw <= self.limits[1]
+
+    @property
+    def interval_visible(self) -> bool:
+        """Whether any of the interval is."""
+        return self.interval is not None and self.interval[1] > self.limits[0] and self.interval[0] < self.limits[1]
+
 
 def strips(case: Case) -> list[Strip]:
     """One strip for every feature, in the units of the measurements; on a log scale where the system takes logs."""
@@ -91,9 +121,16 @@ def strips(case: Case) -> list[Strip]:
         limits = (float(low - margin), float(high + margin))
         found.append(
             Strip(
-                share.feature, share.unit, limits, _hill(raw[:, k], limits), trace, ref,
-                tuple(_ticks(limits, system.transform)), share.trace_percentile, share.ref_percentile,
-            )  # fmt: skip
+                share.feature,
+                share.unit,
+                limits,
+                _hill(raw[:, k], limits),
+                trace,
+                ref,
+                tuple(_ticks(limits, system.transform)),
+                share.trace_percentile,
+                share.ref_percentile,
+            )
         )
     return found
 
@@ -109,7 +146,7 @@ def _hill(values: Floats, limits: tuple[float, float]) -> Floats:
 
 def _ticks(limits: tuple[float, float], transform: str) -> list[tuple[float, str]]:
     if transform == "none":
-        return [(tick, _label(tick)) for tick in nice_ticks(*limits, 4)]
+        return [(tick, tick_label(tick)) for tick in nice_ticks(*limits, 4)]
     log, back = (math.log10, lambda v: 10**v) if transform == "log10" else (math.log, math.exp)
     low, high = (back(limit) for limit in limits)
     if 0 < low < high < math.inf and high / low > 3:
@@ -119,7 +156,7 @@ def _ticks(limits: tuple[float, float], transform: str) -> list[tuple[float, str
         ticks = [tick for tick in nice_ticks(low, high, 4) if tick > 0]
     else:
         return []
-    return [(log(tick), _label(tick)) for tick in ticks]
+    return [(log(tick), tick_label(tick)) for tick in ticks]
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
@@ -129,12 +166,15 @@ def nice_ticks(low: float, high: float, most: int) -> list[float]:
     [0.2, 0.4, 0.6, 0.8]
     """
     size = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next(size * k for k in (1, 2, 5, 10, 20) if math.floor(high / (size * k)) - math.ceil(low / (size * k)) < most)
+    step = next(
+        size * k for k in (1, 2, 5, 10, 20) if math.floor(high / (size * k)) - math.ceil(low / (size * k)) < most
+    )
     digits = max(0, -math.floor(math.log10(step)))
     return [round(k * step, digits) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _label(value: float) -> str:
+def tick_label(value: float) -> str:
+    """A round number without the zeros that it does not need."""
     text = number(value, 4)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
@@ -149,7 +189,10 @@ def scatter_figure(case: Case) -> ScatterFigure | None:
     sources = (case.system.population.means - centre) @ projection / sd
     first, second = (int(k) for k in np.argsort(-sources.var(axis=0), kind="stable")[:2])
     pick = [first, second]
-    at = lambda values: ((values - centre) @ projection / sd)[:, pick]  # noqa: E731
+
+    def at(values: Floats) -> Floats:
+        return np.asarray(((values - centre) @ projection / sd)[:, pick])
+
     names = {axis.axis: ", ".join(feature for feature, _ in axis.features[:2]) for axis in case.explanation.axes}
     ref = at(case.ref.side.values)
     return ScatterFigure(

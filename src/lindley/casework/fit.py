@@ -19,7 +19,6 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley import __version__
 from lindley.calibration import CALIBRATIONS, Elub
 from lindley.casework.system import Population, System, instance_digests, today
 from lindley.data.scaling import Scaling
@@ -36,6 +35,7 @@ from lindley.models.classical import estimate_moments, fit_classical
 from lindley.models.parameters import Architecture
 from lindley.models.two_level import TwoLevel, item_squares, score
 from lindley.training.loop import Training, train
+from lindley.version import __version__
 
 __all__ = ["TrainedSystem", "TrainingChoices", "train_system"]
 

@@ -41,6 +41,8 @@ MIN_SOURCES = 10
 FEW_SOURCES = 100
 MOST_SOURCES = 1500
 """Of a larger table so many sources are drawn: two million pairs are enough, and the bootstrap holds them all."""
+MOST_REPEATED = 600
+"""… and so many for the figures that are means over draws, which score every pair a few dozen times."""
 WORST_SHARE = 0.01
 LADDER_SHARE, LADDER_SOURCES, LADDER_MOST = 0.25, 20, 10
 """The ladder of coherence ends where fewer than a quarter of the sources, or 20, have so many measurements."""
@@ -116,13 +118,13 @@ class Comparison:
             )
         if left := len(table.sources) - len(enough):
             remarks.append(f"{table.name}: {left} sources have fewer than {m + n} measurements, and are left out")
-        sources = _some(enough, settings.seed)
+        sources = _some(enough, settings.seed, MOST_SOURCES)
         if len(sources) < len(enough):
             remarks.append(f"{table.name}: {len(sources)} of {len(enough)} sources are used, drawn at random")
         if len(sources) < FEW_SOURCES:
             remarks.append(f"{table.name}: {len(sources)} sources are few: look at the intervals")
         llr = draw(table, sources, settings.seed, 0).llr(system, settings.instances)
-        times = draw_sources(len(sources), settings.replicates, settings.seed + stream)
+        times = draw_sources(_groups(table, sources), settings.replicates, settings.seed + stream)
         return cls(sources, llr, times, remarks)
 
     def figures(self, bounds: tuple[float, float]) -> Figures:
@@ -167,12 +169,18 @@ def _both(llr: Floats, bounds: tuple[float, float]) -> tuple[tuple[Kind, Floats]
     return ("raw", llr), ("bounded", np.clip(llr, *bounds))
 
 
-def _some(sources: Sources, seed: int) -> Sources:
-    """All sources, or `MOST_SOURCES` of them drawn at random."""
-    if len(sources) <= MOST_SOURCES:
+def _some(sources: Sources, seed: int, most: int) -> Sources:
+    """All sources, or so many of them drawn at random."""
+    if len(sources) <= most:
         return sources
-    chosen = np.argsort(np.random.default_rng((seed, 2)).random(len(sources)), kind="stable")[:MOST_SOURCES]
+    chosen = np.argsort(np.random.default_rng((seed, 2)).random(len(sources)), kind="stable")[:most]
     return sources[np.sort(chosen)]
+
+
+def _groups(table: Table, sources: Sources) -> Sources:
+    """The group of every source."""
+    names, first = np.unique(table.source, return_index=True)
+    return table.group[first[np.searchsorted(names, sources)]]
 
 
 def _figures(llr: Floats, times: Floats) -> dict[tuple[str, str], Estimate]:
@@ -204,10 +212,10 @@ def _draws(table: Table, sources: Sources, settings: Settings) -> list[Draw]:
 
 def missing_replicates(system: System, table: Table, settings: Settings) -> Pair | str:
     """What one measurement each costs, where the table has more: Cllr of 1×1 less Cllr of all."""
-    sources = _some(table.sources[counts(table) >= 3], settings.seed)
+    sources = _some(table.sources[counts(table) >= 3], settings.seed, MOST_REPEATED)
     if len(sources) < MIN_SOURCES:
         return f"{len(sources)} sources have three measurements or more, and it takes {MIN_SOURCES}"
-    times = draw_sources(len(sources), settings.replicates, settings.seed)
+    times = draw_sources(_groups(table, sources), settings.replicates, settings.seed)
     drawn = _draws(table, sources, settings)
     one, every = (_mean_costs(system, drawn, shape)[0] for shape in ((1, 1), None))
     return {
@@ -224,8 +232,8 @@ def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[S
     if most < 3:
         why = f"too few sources have three measurements or more ({int((number >= 3).sum())} of {len(number)})"
         return (), 0, {("coherence", "gain"): why, ("coherence", "largest_rise"): why}
-    sources = _some(table.sources[number >= most], settings.seed)
-    times = draw_sources(len(sources), settings.replicates, settings.seed)
+    sources = _some(table.sources[number >= most], settings.seed, MOST_REPEATED)
+    times = draw_sources(_groups(table, sources), settings.replicates, settings.seed)
     drawn = _draws(table, sources, settings)
     steps: list[Step] = []
     values: dict[Kind, list[tuple[float, Floats]]] = {kind: [] for kind in KINDS}

@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from lindley import __version__
 from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
 from lindley.casework.case import Explanation, explain
 from lindley.casework.case import to_json as numbers_of
@@ -20,8 +19,19 @@ from lindley.data.splits import Side
 from lindley.data.transform import Transform, TransformKind
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.version import __version__
 
-__all__ = ["Batch", "Case", "Evidence", "Notes", "Refusal", "SystemFile", "evaluate_batch", "evaluate_case", "read_evidence"]
+__all__ = [
+    "Batch",
+    "Case",
+    "Evidence",
+    "Notes",
+    "Refusal",
+    "SystemFile",
+    "evaluate_batch",
+    "evaluate_case",
+    "read_evidence",
+]
 
 Language = Literal["en", "nl"]
 
@@ -203,7 +213,12 @@ def read_evidence(
 
 
 def evaluate_case(
-    file: SystemFile, trace: Evidence, ref: Evidence, scale: Scale, language: Language = "en", notes: Notes | None = None
+    file: SystemFile,
+    trace: Evidence,
+    ref: Evidence,
+    scale: Scale,
+    language: Language = "en",
+    notes: Notes | None = None,
 ) -> Case:
     """One trace against one ref.
 
@@ -221,7 +236,9 @@ def evaluate_case(
     return Case(file, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
 
 
-def evaluate_batch(file: SystemFile, trace: Evidence, ref: Evidence, command: str = "", language: Language = "en") -> Batch:
+def evaluate_batch(
+    file: SystemFile, trace: Evidence, ref: Evidence, command: str = "", language: Language = "en"
+) -> Batch:
     """Every trace against every ref.
 
     Raises:

@@ -52,9 +52,13 @@ def parse_units(text: str, features: Sequence[str], known: Units) -> Units:
             raise LindleyError(f"--units {text} does not read: give one unit for all, 'ppm', or some, 'K39=ppm,Fe57=%'")
         given = {name.strip(): unit.strip() for name, _, unit in split}
     if unknown := [name for name in given if name not in features]:
-        raise LindleyError(f"--units names {listing(quoted(unknown), 8)}; the features are {listing(quoted(features), 30)}")
+        raise LindleyError(
+            f"--units names {listing(quoted(unknown), 8)}; the features are {listing(quoted(features), 30)}"
+        )
     units = tuple(given.get(feature, unit) for feature, unit in zip(features, known, strict=True))
     for feature, before, after in zip(features, known, units, strict=True):
         if before is not None and after is not None and before.casefold() != after.casefold():
-            raise LindleyError(f"--units says that {feature} is in {after}, and its header says {before}: which is right?")
+            raise LindleyError(
+                f"--units says that {feature} is in {after}, and its header says {before}: which is right?"
+            )
     return units

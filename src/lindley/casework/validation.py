@@ -6,8 +6,8 @@ discriminating power, calibration; robustness, coherence, generalisation), each 
 *criterion* on a metric, and the decision, pass or fail.
 
 A figure is computed on the LRs of the system as they are, raw, and on those within the bounds of the system, as a case report
-gives them. The criteria say which of the two is judged. Intervals are central 95 % intervals of a bootstrap over sources;
-where a figure is a difference, both its parts are taken of the same sources drawn.
+gives them. The criteria say which of the two is judged. Intervals are central 95 % intervals of a bootstrap over sources (or
+groups of them); where a figure is a difference, both its parts are taken of the same sources drawn.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lindley.casework.validation import Line, Validation
-from lindley.casework.validation_record import CHARACTERISTICS, METRICS, Record, shown, times
+from lindley.casework.validation_record import CHARACTERISTICS, METRICS, Record, grouped, limit, shown, times
 from lindley.evaluation.curves import Ece, ece, pav_curve, tippett
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.evaluation.square import square_llrs
@@ -50,7 +50,7 @@ def render(record: Record) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"plain": palette.plain, "shown": shown, "times": times}
+    environment.filters |= {"plain": palette.plain, "count_of": grouped, "limit": limit, "shown": shown, "times": times}
     validation = record.validation
     return environment.get_template("validation.html").render(
         record=record,
@@ -142,7 +142,12 @@ def draw_pav(validation: Validation) -> Figure:
                 different=different,
             )
         )
-    return draw_calibration(CalibrationFigure("", tuple(panels)))
+    paper = draw_calibration(CalibrationFigure("", tuple(panels)))
+    paper.set_size_inches(2 * HEIGHT, HEIGHT + 0.3)
+    places = paper.add_gridspec(1, len(panels))  # it was laid out for three
+    for at, ax in enumerate(paper.axes):
+        ax.set_subplotspec(places[0, at])
+    return paper
 
 
 def draw_coherence(validation: Validation) -> Figure:

@@ -6,14 +6,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from lindley import __version__
 from lindley.casework.performance import LEVEL, Estimate
 from lindley.casework.system import System, today
 from lindley.casework.validation import Line, Validation
 from lindley.data.table import Table
 from lindley.experiment.plan import versions
+from lindley.version import __version__
 
-__all__ = ["CHARACTERISTICS", "FORMAT", "METRICS", "Metric", "Record", "rows", "shown", "times"]
+__all__ = ["CHARACTERISTICS", "FORMAT", "METRICS", "Metric", "Record", "grouped", "limit", "rows", "shown", "times"]
 
 FORMAT = "lindley-validation/1"
 
@@ -108,24 +108,30 @@ class Record:
         v, about, settings = self.validation, self.about, self.validation.settings
         trained = about.get("data", {})
         lower, upper = v.bounds
-        facts = [
+        n = len(v.sources)
+        pairs = f"{grouped(n)} same-source and {grouped(n * (n - 1))} different-source pairs"
+        return [
             ("System", f"{self.file}, SHA-256 {about.get('file_sha256', 'not known')}"),
             ("Model", self.system.name),
-            ("Trained", f"{about.get('created', '')}, on {trained.get('sources', '?')} sources of {trained.get('name', '?')}"),
+            (
+                "Trained",
+                f"{about.get('created', '')}, on {trained.get('sources', '?')} sources of {trained.get('name', '?')}",
+            ),
             ("Its own validation", _own(about.get("validation", {}))),
             ("Features", ", ".join(_with_unit(self.system))),
             ("Bounds", f"log10 LR from {_plain(lower, 2)} to {_plain(upper, 2)}"),
             ("Table", _table(self.table)),
             *([] if self.other is None else [("Other table", _table(self.other))]),
             ("Overlap", f"{v.overlap}" if v.overlap.rows else "none of the measurements was used to train the system"),
-            ("Comparison", f"{times(settings.instances)} measurements, {len(v.sources)} sources: {len(v.sources)} same-source and "
-             f"{len(v.sources) * (len(v.sources) - 1)} different-source pairs"),
+            ("Comparison", f"{times(settings.instances)} measurements, {n} sources: {pairs}"),
             ("Criteria", self.criteria_file or "none"),
-            ("Intervals", f"{LEVEL:.0%}, bootstrap over sources, {settings.replicates} replicates"),
-            ("Draws", f"seed {settings.seed}; {settings.draws} draws of the measurements where figures are means over draws"),
+            ("Intervals", f"{LEVEL:.0%}, bootstrap over sources (or groups of them), {settings.replicates} replicates"),
+            (
+                "Draws",
+                f"seed {settings.seed}; {settings.draws} draws of the measurements where figures are means over draws",
+            ),
             ("Made", f"{today()}, with " + ", ".join(f"{name} {number}" for name, number in versions().items())),
-        ]  # fmt: skip
-        return facts
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain values; null stands for an infinite end of an interval."""
@@ -170,6 +176,11 @@ class Record:
         }
 
 
+def grouped(number: int) -> str:
+    """A count with a narrow space between thousands."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
 def times(shape: tuple[int, int]) -> str:
     """``2×3``: trace and ref measurements."""
     return f"{shape[0]}×{shape[1]}"
@@ -188,9 +199,16 @@ def shown(value: float, unit: str) -> str:
     return _plain(value, 2 if unit == "log10" else 4 if abs(value) < 0.1 else 3)
 
 
+def limit(line: Line) -> str:
+    """The criterion of a line, in the unit of its figure."""
+    if line.criterion is None:
+        return "–"
+    return line.criterion.describe(METRICS[line.characteristic, line.metric].unit == "share")
+
+
 def rows(validation: Validation) -> list[tuple[str, str, str, str, str, str]]:
     """The matrix as text: characteristic, metric, figure judged, interval, criterion, outcome."""
-    table = []
+    table: list[tuple[str, str, str, str, str, str]] = []
     before = ""
     for line in validation.lines:
         metric = METRICS[line.characteristic, line.metric]
@@ -199,7 +217,7 @@ def rows(validation: Validation) -> list[tuple[str, str, str, str, str, str]]:
         if line.estimate is not None:
             value = shown(line.estimate.value, metric.unit)
             interval = f"{shown(line.estimate.lower, metric.unit)} to {shown(line.estimate.upper, metric.unit)}"
-        criterion = "–" if line.criterion is None else str(line.criterion)
+        criterion = limit(line)
         table.append(("" if name == before else name, metric.title, value, interval, criterion, line.outcome))
         before = name
     return table

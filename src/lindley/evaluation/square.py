@@ -2,7 +2,8 @@
 
 `lindley.evaluation.bootstrap` takes any matrix and any metric. Here the same draws give all metrics at once, many times
 faster, and *paired*: the difference of two systems, or of two numbers of measurements, is that of the same sources drawn.
-With multiplicities m the same-source pair of i weighs m_i, and the pair of i and j weighs m_i m_j.
+Related sources, a group, are drawn together. With multiplicities m the same-source pair of i weighs m_i, and the pair of i
+and j weighs m_i m_j.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import log2_cost
@@ -28,15 +30,19 @@ def square_llrs(llr: Floats) -> LLRs:
     return LLRs(llr.diagonal(), llr[off])
 
 
-def draw_sources(n_sources: int, n: int, seed: int) -> Floats:
-    """How often every source is drawn, (n, n_sources); the draws of `lindley.evaluation.bootstrap` with the same seed."""
-    if n_sources < 2:
-        raise LindleyError(f"a bootstrap over sources needs two at least, and there is {n_sources}")
+def draw_sources(group: ArrayLike, n: int, seed: int) -> Floats:
+    """How often every source is drawn, (n, sources), given the group of each: sources of one group are drawn together.
+
+    Where every source is a group of its own, the draws are those of `lindley.evaluation.bootstrap` with the same seed.
+    """
+    labels, member = np.unique(np.asarray(group), return_inverse=True)
+    if len(labels) < 2:
+        raise LindleyError(f"a bootstrap over sources needs two of them, or two groups, and there is {len(labels)}")
     rng = np.random.default_rng(seed)
-    even = np.full(n_sources, 1 / n_sources)
-    kept = np.empty((0, n_sources))
+    even = np.full(len(labels), 1 / len(labels))
+    kept = np.empty((0, len(member)))
     while len(kept) < n:
-        draws = rng.multinomial(n_sources, even, size=n).astype(np.float64)
+        draws = rng.multinomial(len(labels), even, size=n).astype(np.float64)[:, member]
         kept = np.concatenate([kept, draws[(draws > 0).sum(axis=1) > 1]])  # one source alone has no other beside it
     return kept[:n]
 

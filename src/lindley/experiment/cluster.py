@@ -107,7 +107,7 @@ def _client(distributed: Any, address: str | None, workers: int | None, n_units:
             ) from error
     n_workers = min(workers or 1, n_units)
     cluster = distributed.LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
     )
     return _Closing(distributed.Client(cluster), cluster)
 

@@ -17,9 +17,9 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from lindley import __version__
 from lindley.experiment.config import Experiment
 from lindley.experiment.names import NEURAL, ModelName
+from lindley.version import __version__
 
 __all__ = ["GROUP", "LIBRARIES", "Unit", "code_digest", "make_units", "versions"]
 

@@ -1,0 +1,1 @@
+"""Other programs' interfaces: lindley inside the LiR toolkit."""

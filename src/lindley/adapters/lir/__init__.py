@@ -1,0 +1,74 @@
+"""lindley inside LiR, the likelihood-ratio toolkit of the Netherlands Forensic Institute (LiR ≥ 1.8, Python ≥ 3.12).
+
+In an experiment file every name here is used by its full name, ``architecture: lindley.adapters.lir.two_level``, or by the
+short name that `registry.yaml` gives it::
+
+    data ──▶ architecture ──▶ modules ──▶ output
+    table    two_level        calibrators  metrics
+             saved_system     bounders
+
+LiR splits its data two ways; what needs sources that a model has not seen gets its own share of the training sources
+inside ``fit``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+try:
+    import lir.lrsystems  # noqa: F401 - says whether LiR is there
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "lir":
+        raise
+    raise ModuleNotFoundError(
+        "lindley.adapters.lir needs LiR, which is not installed: pip install 'lindley[lir]', with Python 3.12 or newer",
+        name=error.name,
+    ) from None
+
+from lindley.adapters.lir.data import Table
+from lindley.adapters.lir.metrics import (
+    cllr,
+    cllr_cal,
+    cllr_min,
+    devpav,
+    eer,
+    misleading_different,
+    misleading_same,
+)
+from lindley.adapters.lir.pairing import AllPairs
+from lindley.adapters.lir.parsers import saved_system, two_level
+from lindley.adapters.lir.system import SavedSystem, TwoLevelSystem
+from lindley.adapters.lir.transformers import (
+    ElubBounder,
+    InvarianceBounder,
+    KernelCalibrator,
+    LogisticCalibrator,
+    PavCalibrator,
+    TwoLevelModel,
+)
+
+__all__ = [
+    "REGISTRY",
+    "AllPairs",
+    "ElubBounder",
+    "InvarianceBounder",
+    "KernelCalibrator",
+    "LogisticCalibrator",
+    "PavCalibrator",
+    "SavedSystem",
+    "Table",
+    "TwoLevelModel",
+    "TwoLevelSystem",
+    "cllr",
+    "cllr_cal",
+    "cllr_min",
+    "devpav",
+    "eer",
+    "misleading_different",
+    "misleading_same",
+    "saved_system",
+    "two_level",
+]
+
+REGISTRY = Path(__file__).with_name("registry.yaml")
+"""The file of short names; LiR reads it where the environment variable REGISTRY_CONFIG_FILE names it."""

@@ -1,0 +1,287 @@
+"""A model by its name, fitted on instances and their sources: what other programs' interfaces are made of.
+
+An experiment splits a table three ways. Other programs split two ways, and hand over instances to fit on. What needs
+sources that the model has not seen (the best epoch of a training, an integrated variance, a calibration) gets a share of
+the *sources*, drawn here; a model that needs none is fitted on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, ValidationError, model_validator
+
+from lindley.calibration import Chain, fit_chain
+from lindley.data.scaling import Scaling
+from lindley.data.splits import MIN_GROUPS_PER_PART, Part, Side
+from lindley.errors import LindleyError
+from lindley.experiment.config import ModelConfig, OptionsConfig
+from lindley.experiment.names import CLASSICAL, NEURAL, ModelName
+from lindley.integration.common import integrate_common
+from lindley.integration.varying import integrate_varying
+from lindley.llrs import Floats, LLRs
+from lindley.models.classical import fit_classical
+from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
+from lindley.models.orthonormal import OrthonormalKind
+from lindley.models.pairs import distinct_items, score_pairs
+from lindley.models.parameters import Architecture
+from lindley.models.two_level import TwoLevel, score
+from lindley.training.loop import Training, train
+
+__all__ = ["FittedModel", "ModelChoices", "draw_part", "fit_model"]
+
+Labels = NDArray[Any]
+Progress = Callable[[int, float], None]
+
+
+class ModelChoices(ModelConfig):
+    """Which model, and how it is fitted."""
+
+    model: str = Field(default="tlm-kde", description=str(ModelConfig.model_fields["model"].description))
+    validation: float = Field(
+        default=1 / 3,
+        ge=0,
+        lt=1,
+        description="share of the sources that is kept from the model, for what needs sources that it has not seen",
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32, description="of that share, and of a training")
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="where a neural model is trained")
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """The choices, or what is wrong with them, in plain words."""
+        try:
+            return cls.model_validate(dict(content))
+        except ValidationError as error:
+            raise LindleyError("; ".join(_plain(dict(problem)) for problem in error.errors())) from error
+
+    @property
+    def needs_unseen(self) -> bool:
+        """Whether the model cannot be fitted without sources that it has not seen."""
+        return self.name.root.base in NEURAL or bool(self.name.calibrations)
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        if self.label is not None:
+            raise ValueError("a label is for the models of an experiment: leave it out")
+        if self.needs_unseen and not self.validation:
+            raise ValueError(
+                f"model '{self.name}' needs sources that it has not seen, for the best epoch of its training or for its "
+                "calibration: give validation a share above 0, such as 0.33"
+            )
+        return self
+
+
+def _plain(problem: dict[str, Any]) -> str:
+    place = problem["loc"]
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        kind: type[OptionsConfig] | type[ModelChoices] = OptionsConfig if place[:1] == ("options",) else ModelChoices
+        known = [name for name in kind.model_fields if name != "label"]
+        message = f"there is no such setting; there are {', '.join(known)}"
+    return f"{'.'.join(map(str, place))}: {message}" if place else message
+
+
+@dataclass(eq=False)
+class Gaussianising:
+    """A marginal transform that can be pickled: it remembers what it was fitted on."""
+
+    kind: Gaussianiser
+    values: Floats
+    _transform: Callable[[Floats], Floats] | None = field(default=None, repr=False)
+
+    def __call__(self, values: Floats) -> Floats:
+        """Values (rows, feature), transformed."""
+        if self._transform is None:
+            self._transform = fit_gaussianiser(self.kind, self.values)
+        return self._transform(values)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_transform": None}
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A model with all that surrounds it: from instances as they were measured to calibrated log10 LRs."""
+
+    name: ModelName
+    scaling: Scaling
+    gaussianising: Gaussianising | None
+    model: TwoLevel
+    calibration: Chain
+    sources: Labels  # that the model was fitted on
+    validation_sources: Labels  # that were kept from it
+
+    @property
+    def n_features(self) -> int:
+        """How many features an instance has."""
+        return len(self.scaling.mean)
+
+    def prepared(self, values: Floats) -> Floats:
+        """Instances (rows, feature) as the model sees them."""
+        scaled = self.scaling(values)
+        return scaled if self.gaussianising is None else self.gaussianising(scaled)
+
+    def llr_pairs(self, trace: ArrayLike, ref: ArrayLike) -> Floats:
+        """log10 LRs (pairs,) of traces (pairs, instances, feature) and refs (pairs, instances, feature).
+
+        An instance with a NaN in it was not measured, and does not count.
+        """
+        (traces, i), (refs, j) = (self._distinct(values) for values in (trace, ref))
+        if len(i) != len(j):
+            raise LindleyError(f"{len(i)} traces and {len(j)} refs do not make pairs")
+        return self.calibration(score_pairs(self.model, traces, refs, i, j))
+
+    def llr_matrix(self, traces: Side, refs: Side) -> Floats:
+        """log10 LRs of all traces (rows) against all refs (columns), given as measured."""
+        sides = [Side(self.prepared(side.values), side.item, side.source) for side in (traces, refs)]
+        return self.calibration(score(self.model, sides[:1], sides[1:])[0])
+
+    def _distinct(self, values: ArrayLike) -> tuple[Side, NDArray[np.intp]]:
+        array = np.asarray(values, dtype=np.float64)
+        if array.ndim != 3 or array.shape[2] != self.n_features:
+            raise LindleyError(
+                f"pairs of instances with {self.n_features} features are needed, in an array (pairs, instances, "
+                f"{self.n_features}): this one is {array.shape}"
+            )
+        side, which = distinct_items(array)
+        return Side(self.prepared(side.values), side.item, side.source), which
+
+
+def fit_model(
+    values: ArrayLike,
+    source: ArrayLike,
+    choices: ModelChoices,
+    *,
+    group: ArrayLike | None = None,
+    n_trace: int = 1,
+    n_ref: int = 1,
+    hold_out: bool = False,
+    progress: Progress | None = None,
+) -> FittedModel:
+    """Fit a model on instances (rows, feature) and the sources that they come from (rows,).
+
+    Sources of one ``group`` (rows,) are kept from the model together, or not at all. A calibration is fitted on pairs of
+    ``n_trace`` against ``n_ref`` instances. ``hold_out`` keeps sources from the model also where it does not need that
+    itself.
+
+    Raises:
+        LindleyError: if there are too few sources, or too few with several instances.
+    """
+    matrix = np.asarray(values, dtype=np.float64)
+    labels, first, code = np.unique(np.asarray(source), return_index=True, return_inverse=True)
+    names = np.array([f"{k:08d}" for k in range(len(labels))])[code]
+    rng = np.random.default_rng((choices.seed, 7))
+    unseen = np.zeros(len(labels), dtype=np.bool_)
+    if choices.validation > 0 and (hold_out or choices.needs_unseen):
+        groups = labels if group is None else np.asarray(group)[first]
+        unseen = _unseen(groups, choices.validation, rng)
+    rows = unseen[code]
+    scaling = Scaling.fit(matrix[~rows], [f"feature {k + 1}" for k in range(matrix.shape[1])], "the sources to fit on")
+    name = choices.name
+    gaussianising = None
+    scaled = scaling(matrix)
+    if name.gaussianiser is not None:
+        gaussianising = Gaussianising(cast(Gaussianiser, name.gaussianiser), scaled[~rows])
+        scaled = gaussianising(scaled)
+    fit_on = draw_part(scaled[~rows], names[~rows], rng)
+    model, chain = _fitted(choices, fit_on, (scaled[rows], names[rows]), rng, (n_trace, n_ref), progress)
+    return FittedModel(name, scaling, gaussianising, model, chain, labels[~unseen], labels[unseen])
+
+
+def draw_part(
+    values: Floats,
+    source: NDArray[np.str_],
+    rng: np.random.Generator | None,
+    n_trace: int = 1,
+    n_ref: int | None = None,
+) -> Part:
+    """``n_trace`` instances of every source as its trace and ``n_ref`` others (default all) as its ref.
+
+    They are drawn at random, or in their order where there is no ``rng``. A source with fewer instances gives what it has,
+    and keeps one for the ref if it has two.
+    """
+    order = np.arange(len(source)) if rng is None else np.argsort(rng.random(len(source)), kind="stable")
+    order = order[np.argsort(source[order], kind="stable")]
+    _, start, count = np.unique(source[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(start, count)
+    taken = count if n_ref is None else np.minimum(count, n_trace + n_ref)
+    as_trace = np.where(taken > 1, np.minimum(n_trace, taken - 1), 1)
+    drawn = rank < np.repeat(taken, count)
+    rows = order[drawn]
+    return Part(values[rows], source[rows], (rank < np.repeat(as_trace, count))[drawn])
+
+
+def _unseen(group: Labels, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which sources are kept from the model, given the group of each."""
+    groups, code = np.unique(group, return_inverse=True)
+    n = max(MIN_GROUPS_PER_PART, round(share * len(groups)))
+    if len(groups) - n < MIN_GROUPS_PER_PART:
+        raise LindleyError(
+            f"{len(groups)} sources (or groups of sources) are too few: {n} would be kept for validation and "
+            f"{len(groups) - n} left to fit on, and each needs {MIN_GROUPS_PER_PART} at least"
+        )
+    unseen = np.zeros(len(groups), dtype=np.bool_)
+    unseen[np.argsort(rng.random(len(groups)), kind="stable")[:n]] = True
+    return cast(NDArray[np.bool_], unseen[code])
+
+
+def _fitted(
+    choices: ModelChoices,
+    fit_on: Part,
+    unseen: tuple[Floats, NDArray[np.str_]],
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    progress: Progress | None,
+) -> tuple[TwoLevel, Chain]:
+    """The model, from its root over its integration to its calibration."""
+    name = choices.name
+    base = name.root.base
+    if base in CLASSICAL:
+        model = fit_classical([fit_on], "kernel" if base == "tlm-kde" else "normal")
+    elif base in NEURAL:
+        validate = draw_part(*unseen, rng)
+        model = _trained(choices, [fit_on], [validate], progress)
+        if name.integration == "common":
+            model = integrate_common(model, [len(fit_on.trace.source)])
+        elif name.integration == "varying":
+            samples = cast(int | None, dict(name.options).get("samples"))
+            model = integrate_varying(model, [validate], samples=samples, seed=choices.seed)
+    else:
+        raise LindleyError(f"model '{base}' can be used in an experiment, and not here")
+    if not name.calibrations:
+        return model, Chain((), ())
+    part = draw_part(*unseen, rng, *shape)
+    if not len(part.ref.source):
+        raise LindleyError(
+            f"none of the {len(part.trace.source)} sources kept for validation has a second measurement, so that there is "
+            "no same-source pair to calibrate on: give more sources with replicates"
+        )
+    llr = score(model, [part.trace], [part.ref])[0]
+    return model, fit_chain(name.calibrations, LLRs.from_matrix(llr, part.trace.source, part.ref.source))
+
+
+def _trained(
+    choices: ModelChoices, fit_on: Sequence[Part], validate: Sequence[Part], progress: Progress | None
+) -> TwoLevel:
+    """A neural model of one run, with the options that were given."""
+    _, projection, mode, within = choices.name.root.base.split("-")
+    given: Mapping[str, Any] = dict(choices.name.options)
+    architecture = Architecture(
+        cast(Literal["single", "double"], projection),
+        cast(Literal[1, 2], int(within[1:])),
+        given.get("components", 1),
+        cast(OrthonormalKind, given.get("orthonormal", "exponential")),
+        given.get("start", "random"),
+    )
+    if choices.device == "cuda" and not torch.cuda.is_available():
+        raise LindleyError("device cuda: this machine has no CUDA device that torch can use. Use cpu.")
+    settings = {key: given[key] for key in ("epochs", "batch", "learning_rate", "weight_decay") if key in given}
+    training = Training(cast(Literal["pairs", "sources"], mode), watched=0, device=choices.device, **settings)
+    seeds = [choices.seed * 1_000_003 % 2**63]
+    return train(architecture, training, fit_on, validate, seeds, progress=progress).model

@@ -1,0 +1,121 @@
+"""LLRs of given pairs, where `lindley.models.two_level.score` gives those of all traces against all refs.
+
+Pairs often repeat their items: n traces against n refs are n² pairs of 2 n items. So items are told apart first. Where the
+pairs fill a good part of the matrix of all traces against all refs, the matrix is computed and they are taken from it;
+otherwise they are computed one by one, each as a run of its own: every law broadcasts over runs.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lindley.data.splits import Side
+from lindley.errors import LindleyError
+from lindley.llrs import LN10, Floats
+from lindley.models.axes import AxisLaw, Scatter
+from lindley.models.between import NormalBetween
+from lindley.models.two_level import TwoLevel, item_squares, score
+
+__all__ = ["distinct_items", "score_pairs"]
+
+Index = NDArray[np.intp]
+
+BY_PRODUCTS, BY_AXES = 100, 10
+"""Entries of a matrix for the time of a pair on its own: where a law is a matrix product, and where it goes axis by axis."""
+BLOCK_MATRIX = 1 << 22
+"""Entries of the matrix at a time: 32 MiB."""
+BLOCK_PAIRS = 1 << 10
+"""Pairs at a time where they are computed one by one; times the kernels of a model, this is what is in memory."""
+
+
+def distinct_items(values: Floats) -> tuple[Side, Index]:
+    """Items (n, instances, feature) as a side of the distinct ones, and which of them every item is (n,).
+
+    An instance with a NaN is one that was not measured: items may so differ in their numbers of instances.
+
+    >>> side, which = distinct_items(np.array([[[1.0], [2.0]], [[3.0], [np.nan]], [[1.0], [2.0]]]))
+    >>> side.count, which
+    (array([2, 1]), array([0, 1, 0]))
+    """
+    n, instances, features = values.shape
+    flat = np.ascontiguousarray(values, dtype=np.float64).reshape(n, instances * features)
+    first, which = _distinct_rows(flat)
+    items = flat[first].reshape(len(first), instances, features)
+    there = np.logical_not(np.isnan(items).any(axis=2))
+    empty = np.flatnonzero(~there.any(axis=1))
+    if empty.size or not np.isfinite(items[there]).all():
+        bad = empty if empty.size else np.flatnonzero((~np.isfinite(items) & there[..., None]).any(axis=(1, 2)))
+        pair = int(np.flatnonzero(np.isin(which, bad))[0])
+        raise LindleyError(
+            f"pair {pair + 1}: " + ("no instance is without NaN" if empty.size else "a value is infinite")
+        )
+    return Side(items[there], np.nonzero(there)[0], np.arange(len(first)).astype(np.str_)), which
+
+
+def score_pairs(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+    """log10 LRs (pairs,) by a model of one run; pair k sets item ``trace[k]`` of the traces beside ``ref[k]`` of the refs."""
+    if len(model.centre) != 1:
+        raise ValueError(f"pairs are scored by a model of one run: this one has {len(model.centre)}")
+    if not len(trace):
+        return np.empty(0)
+    by_axes = isinstance(model.between, AxisLaw) and not isinstance(model.between, NormalBetween)
+    if len(traces.source) * len(refs.source) <= (BY_AXES if by_axes else BY_PRODUCTS) * len(trace):
+        return _from_matrix(model, traces, refs, trace, ref)
+    return _one_by_one(model, traces, refs, trace, ref)
+
+
+def _from_matrix(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+    llr = np.empty(len(trace))
+    order = np.argsort(trace, kind="stable")
+    rows = max(1, BLOCK_MATRIX // len(refs.source))
+    edges = np.arange(0, len(traces.source) + rows, rows)
+    for start, (begin, end) in zip(edges, _pairwise(np.searchsorted(trace[order], edges)), strict=False):
+        some = order[begin:end]
+        if some.size:
+            matrix = score(model, [traces[int(start) : int(start) + rows]], [refs])[0]
+            llr[some] = matrix[trace[some] - start, ref[some]]
+    return llr
+
+
+def _pairwise(edges: Index) -> list[tuple[int, int]]:
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+
+def _one_by_one(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+    llr = np.empty(len(trace))
+    like = model.projection
+    of_trace, of_ref = (torch.from_numpy(side.mean).to(like)[:, None] for side in (traces, refs))
+    squares: tuple[Tensor, Tensor] | None = None
+    if model.between.uses_scatter:
+        squares = item_squares(model, traces)[:, None], item_squares(model, refs)[:, None]
+    for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
+        chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
+        for begin in range(0, len(chosen), BLOCK_PAIRS):
+            some = chosen[begin : begin + BLOCK_PAIRS]
+            i, j = torch.from_numpy(trace[some]), torch.from_numpy(ref[some])
+            scatter = None
+            if squares is not None and n_trace + n_ref > 2:
+                scatter = Scatter(squares[0][i], squares[1][j], n_trace - 1, n_ref - 1)
+            with torch.inference_mode():
+                ln_lr = model.ln_lr(of_trace[i], of_ref[j], n_trace, n_ref, scatter)
+            llr[some] = ln_lr[:, 0, 0].cpu().numpy() / LN10
+    return llr
+
+
+def _distinct_rows(rows: Floats) -> tuple[Index, Index]:
+    """The first of every set of equal rows, and the set of every row: by a hash of the bits, which is then verified."""
+    bits = rows.view(np.uint64)
+    factors = np.random.default_rng(0).integers(1, 2**63, size=bits.shape[1], dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
+    code = ((bits ^ (bits >> np.uint64(32))) * factors).sum(axis=1, dtype=np.uint64)
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    if not (bits[first][which] == bits).all():  # two rows of one hash
+        _, first, which = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(first))  # in the order in which they come
+    return np.sort(first), place[which.reshape(-1)]

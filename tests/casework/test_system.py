@@ -1,0 +1,208 @@
+"""Systems: the same bits and the same LRs back, golden answers, and arrays in whatever form they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lindley
+from lindley.casework.case import to_json
+from lindley.casework.fit import TrainingChoices, train_system
+from lindley.casework.system import System, load, load_with_about
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from tests.casework.factory import FEATURES, items, population, saved, system, table, trained
+from tests.casework.golden.make import FOLDER, SYSTEMS, measured
+
+MODELS = [
+    "tlm",
+    "tlm-kde",
+    "tlm-kde+logistic+elub",
+    "tlm+kde",
+    "tlm+pav",
+    "ntlm-single-sources-n1",
+    "ntlm-double-pairs-n2-common",
+]
+
+
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, tuple) and any(map(is_dataclass, value)):
+        return {p: leaf for i, v in enumerate(value) for p, leaf in leaves(v, f"{path}.{i}").items()}
+    if not is_dataclass(value):
+        return {path: value}
+    return {p: leaf for f in fields(value) for p, leaf in leaves(getattr(value, f.name), f"{path}.{f.name}").items()}
+
+
+def flat(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return flat(list(value.values()))
+    if isinstance(value, list):
+        return [number for part in value for number in flat(part)]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_bits_come_back(model: str, tmp_path: Path) -> None:
+    made = trained(model, replicates=3)
+    path = tmp_path / "a.safetensors"
+    made.system.save(path, made.about)
+    again, about = load_with_about(path)
+    assert about.pop("file_sha256")
+    assert about == json.loads(json.dumps(made.about))
+    before, after = leaves(made.system), leaves(again)
+    assert list(before) == list(after)
+    for name, value in before.items():
+        other = after[name]
+        same = torch.equal(value, other) if isinstance(value, torch.Tensor) else np.array_equal(value, other)
+        assert same, name
+        assert getattr(value, "dtype", None) == getattr(other, "dtype", None), name
+    a, b = items(3, 2, 4)
+    assert again.llr(a[:1], a[1:]) == made.system.llr(a[:1], a[1:])
+    ours, theirs = (to_json(each.explain(a[:2], b)) for each in (again, made.system))
+    assert flat(ours) == pytest.approx(flat(theirs), abs=1e-9)  # products of matrices may differ in the last bit
+    again.save(tmp_path / "b.safetensors", about)
+    assert (tmp_path / "b.safetensors").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_golden_systems_answer_as_ever(name: str) -> None:
+    """The same inputs give the same LR on every machine, to 1e-9."""
+    path = FOLDER / f"{name}.safetensors"
+    assert path.stat().st_size < 200_000
+    golden = lindley.load(path)
+    for answer in json.loads((FOLDER / f"{name}.json").read_text()):
+        said = golden.explain(answer["trace"], answer["ref"])
+        for key in ("log10_lr", "log10_lr_bounded", "log10_similarity", "log10_typicality"):
+            assert getattr(said, key) == pytest.approx(answer[key], abs=1e-9, rel=1e-9), key
+        assert said.interval is not None
+        assert (said.interval.lower, said.interval.upper) == pytest.approx(answer["interval"], abs=1e-9, rel=1e-9)
+        assert golden.llr(answer["trace"], answer["ref"]) == pytest.approx(answer["log10_lr"], abs=1e-9, rel=1e-9)
+
+
+def test_training_gives_the_same_bytes_again() -> None:
+    choices = TrainingChoices("tlm-kde", 3, seed=5)
+    first, second = (train_system(table(), choices) for _ in range(2))
+    assert leaves(first.system).keys() == leaves(second.system).keys()
+    trace, ref = items(1, 1, 4)[0][:1], items(1, 1, 4)[0][1:]
+    assert first.system.explain(trace, ref) == second.system.explain(trace, ref)
+
+
+def test_the_package_offers_load_and_stays_cheap() -> None:
+    code = "import sys, lindley; assert {'torch', 'numpy'}.isdisjoint(sys.modules); assert 'load' in dir(lindley)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=dict(os.environ)).returncode == 0
+    assert lindley.load is load
+    assert lindley.System is System
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lindley.nothing  # type: ignore[attr-defined]
+
+
+def test_arrays_lists_single_instances_and_names_are_the_same_case() -> None:
+    fitted = system()
+    trace, ref = items(2, 1, 3)[0][:1], items(2, 1, 3)[0][1:]
+    llr = fitted.llr(trace, ref)
+    assert fitted.llr(trace.tolist(), ref.tolist()) == llr
+    assert fitted.llr(trace[0], ref) == llr
+    assert fitted.llr(trace[0].tolist(), tuple(map(tuple, ref))) == llr
+    shuffled = {name: ref[:, FEATURES.index(name)] for name in reversed(FEATURES)}
+    assert fitted.llr({name: float(trace[0, k]) for k, name in enumerate(FEATURES)}, shuffled) == llr
+    assert fitted.llr_matrix(trace, [ref]) == llr  # an array of items measured once
+    assert fitted.llr(trace.astype(np.float32), ref) == pytest.approx(llr, abs=1e-3)
+
+
+def test_a_reference_is_found_by_name_or_as_the_last_column() -> None:
+    golden = load(FOLDER / "kernel-ratio.safetensors")
+    a = items(4, 1, 4)[0]
+    trace, ref = measured(golden, a[:2]), measured(golden, a[2:])
+    llr = golden.llr(trace, ref)
+    assert golden.columns == (*FEATURES, "Si28")
+    named = [{name: side[:, k] for k, name in enumerate(golden.columns)} for side in (trace, ref)]
+    assert golden.llr(*named) == llr
+    assert golden.llr(2 * trace, 0.5 * ref) == pytest.approx(llr, abs=1e-9)  # how much was ablated does not matter
+    with pytest.raises(LindleyError, match=r"instances × 5 columns is needed \(K39, Ti49, Mn55, Rb85, Si28\)"):
+        golden.llr(trace[:, :4], ref)
+    with pytest.raises(LindleyError, match="the logarithm needs values above 0"):
+        golden.llr(trace - 1e6, ref)
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        ([], r"instances × 4 columns is needed"),
+        ([1.0, 2.0, 3.0], r"and it has the shape \(3,\)"),
+        (np.zeros((2, 5)), r"and it has the shape \(2, 5\)"),
+        (np.zeros((2, 3, 4)), r"and it has the shape \(2, 3, 4\)"),
+        ([[1.0, 2.0, np.nan, 4.0]], "trace 1: 1 values are not finite numbers"),
+        ([["a", "b", "c", "d"]], "trace 1: not an array of numbers"),
+        ([[1.0, 2.0], [3.0]], "trace 1: not an array of numbers"),
+        ({"K39": [1.0]}, "trace 1: there is no Ti49, Mn55, Rb85 among its columns"),
+        ({"K39": [1, 2], "Ti49": [1], "Mn55": [1], "Rb85": [1]}, "trace 1: not an array of numbers"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_told(trace: Any, message: str) -> None:
+    with pytest.raises(LindleyError, match=message):
+        system().llr(trace, np.zeros((1, 4)))
+
+
+def test_nothing_and_a_mapping_are_no_lists_of_items() -> None:
+    with pytest.raises(LindleyError, match="there is no trace"):
+        system().llr_matrix([], [np.zeros(4)])
+    with pytest.raises(LindleyError, match="put it in brackets"):
+        system().llr_matrix({"K39": [1.0]}, [np.zeros(4)])
+
+
+def test_a_system_of_one_feature_takes_plain_lists_of_replicates() -> None:
+    values, source = population(40, 3, 2, features=1)
+    one = train_system(Table.from_arrays(values, source, features=["RI"]), TrainingChoices("tlm-kde", 4)).system
+    assert one.llr([0.1, 0.12], [0.11]) == one.llr([[0.1], [0.12]], [[0.11]])
+    assert one.llr([0.1], [0.11]) > 0 > one.llr([0.1], [2.0])
+    assert sum(share.log10_lr for share in one.explain([0.1], [0.11]).features) == pytest.approx(one.llr([0.1], [0.11]))
+
+
+def test_a_killed_save_leaves_nothing_and_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path)
+    before = path.read_bytes()
+    made = trained("tlm")
+
+    def killed(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(LindleyError, match="cannot be written"):
+        made.system.save(path, made.about)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [("quantile:tlm", "Gaussianised model"), ("tlm-kd", "tlm-kde"), ("tlm+nothing", "nothing")],
+)
+def test_models_that_cannot_be_systems(model: str, message: str) -> None:
+    with pytest.raises(LindleyError, match=message):
+        train_system(table(), TrainingChoices(model))
+
+
+def test_too_few_sources_are_refused() -> None:
+    with pytest.raises(LindleyError, match="are too few for a system"):
+        train_system(table(8), TrainingChoices("tlm"))
+
+
+def test_perfectly_separated_pairs_make_a_system_too(tmp_path: Path) -> None:
+    """devPAV is infinite there, and JSON knows no infinity."""
+    values, source = population(30, 3, 11)
+    apart = Table.from_arrays(values + 50 * (values // 1), source, features=FEATURES)
+    far = Table.from_arrays(np.repeat(np.arange(30.0)[:, None] ** 1.5, 3, axis=0) * [1, 2, -1, 0.5] + 0.01 * values, source,
+                            features=FEATURES)  # fmt: skip
+    for data in (apart, far):
+        made = train_system(data, TrainingChoices("tlm", 2))
+        made.system.save(tmp_path / "far.safetensors", made.about)
+        assert load(tmp_path / "far.safetensors").features == FEATURES

@@ -1,0 +1,345 @@
+"""Validation: every figure by hand from the matrix of LRs, coherence, overlap, and where figures cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lindley.casework.criteria import Criteria
+from lindley.casework.draws import draw, ladder
+from lindley.casework.fit import TrainingChoices, train_system
+from lindley.casework.performance import Settings, Step
+from lindley.casework.system import System
+from lindley.casework.validation import Validation, find_overlap, validate
+from lindley.data.datasets import load_dataset
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.evaluation import bootstrap, metrics
+from lindley.evaluation.metrics import log2_cost
+from lindley.evaluation.square import Costs, draw_sources, rates, replicates, square_llrs
+from lindley.llrs import LLRs
+from tests.casework.validating import part, simulated, trained, truth
+
+QUICK = Settings(replicates=60, draws=3)
+
+
+@pytest.fixture(scope="module")
+def system() -> System:
+    return trained()[0]
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    return simulated(120, 6, 2, 6)
+
+
+@pytest.fixture(scope="module")
+def validation(system: System, table: Table) -> Validation:
+    return validate(system, table, trained=trained()[1]["validation"], settings=QUICK, other=simulated(80, 3, 3, 6))
+
+
+def value(validation: Validation, characteristic: str, metric: str, kind: str) -> float:
+    estimate = getattr(validation.line(characteristic, metric), kind)
+    assert estimate is not None
+    return float(estimate.value)
+
+
+@pytest.mark.parametrize("kind", ["raw", "bounded"])
+@pytest.mark.parametrize(
+    ("characteristic", "metric", "by_hand"),
+    [
+        ("accuracy", "cllr", metrics.cllr),
+        ("discriminating_power", "cllr_min", metrics.cllr_min),
+        ("discriminating_power", "eer", metrics.eer),
+        ("calibration", "cllr_cal", metrics.cllr_cal),
+        ("calibration", "devpav", metrics.devpav),
+        ("misleading_evidence", "same", metrics.misleading_same),
+        ("misleading_evidence", "different", metrics.misleading_different),
+    ],
+)
+def test_figures_are_those_of_the_matrix(
+    validation: Validation, characteristic: str, metric: str, kind: str, by_hand: Callable[[LLRs], float]
+) -> None:
+    llr = validation.llr if kind == "raw" else np.clip(validation.llr, *validation.bounds)
+    expected = by_hand(LLRs.from_matrix(llr, validation.sources, validation.sources))
+    assert value(validation, characteristic, metric, kind) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_matrix_is_that_of_the_system(validation: Validation, system: System, table: Table) -> None:
+    """The draw, its pairs and their LRs, one by one through the door that everybody uses."""
+    drawn = draw(table, table.sources, QUICK.seed, 0)
+    for i, j in ((0, 0), (3, 3), (5, 17), (80, 2)):
+        trace, ref = table.values[drawn.rows[i][:1]], table.values[drawn.rows[j][1:2]]
+        assert validation.llr[i, j] == pytest.approx(system.llr(trace, ref), abs=1e-9)
+        assert table.source[drawn.rows[i][0]] == validation.sources[i]
+
+
+def test_beyond_the_bounds_by_hand(validation: Validation) -> None:
+    lower, upper = validation.bounds
+    same = validation.llr.diagonal()
+    different = validation.llr[~np.eye(len(same), dtype=bool)]
+    wrong = ((same < lower).mean() + (different > upper).mean()) / 2
+    assert value(validation, "misleading_evidence", "misleading_beyond_bounds", "raw") == pytest.approx(wrong)
+    beyond = (((same < lower) | (same > upper)).mean() + ((different < lower) | (different > upper)).mean()) / 2
+    assert value(validation, "misleading_evidence", "beyond_bounds", "raw") == pytest.approx(beyond)
+
+
+def test_outliers_by_hand(validation: Validation) -> None:
+    """Two of 120 sources: Cllr with and without their pairs."""
+    n = len(validation.sources)
+    names = [source for source, _ in validation.costliest]
+    assert len(names) == 2
+    keep = ~np.isin(validation.sources, names)
+    without = LLRs.from_matrix(validation.llr[np.ix_(keep, keep)], validation.sources[keep], validation.sources[keep])
+    every = LLRs.from_matrix(validation.llr, validation.sources, validation.sources)
+    change = metrics.cllr(every) - metrics.cllr(without)
+    assert value(validation, "robustness", "outliers", "raw") == pytest.approx(change, abs=1e-12)
+    i = int(np.flatnonzero(validation.sources == names[0])[0])
+    others = np.arange(n) != i
+    pairs = log2_cost(validation.llr[i, others]).sum() + log2_cost(validation.llr[others, i]).sum()
+    share = log2_cost(-validation.llr[i, i]) / (2 * n) + pairs / (4 * n * (n - 1))
+    assert validation.costliest[0][1] == pytest.approx(float(share))
+
+
+def test_generalisation_by_hand(validation: Validation) -> None:
+    before = trained()[1]["validation"]["cllr"]
+    here = value(validation, "accuracy", "cllr", "raw")
+    assert value(validation, "generalisation", "validation", "raw") == pytest.approx(here - before)
+    there = value(validation, "generalisation", "other_cllr", "raw")
+    assert value(validation, "generalisation", "other_change", "raw") == pytest.approx(there - here)
+    assert validation.line("generalisation", "validation").bounded is None
+
+
+def test_missing_replicates_by_hand(validation: Validation, system: System, table: Table) -> None:
+    """1×1 and 3×3 of six measurements, mean over the draws."""
+    found = []
+    for number in range(QUICK.draws):
+        drawn = draw(table, table.sources, QUICK.seed, 1, number)
+        one, every = (metrics.cllr(square_llrs(drawn.llr(system, shape))) for shape in ((1, 1), (3, 3)))
+        found.append(one - every)
+    assert value(validation, "robustness", "missing_replicates", "raw") == pytest.approx(np.mean(found), abs=1e-12)
+
+
+def test_intervals_are_those_of_the_bootstrap_over_sources(validation: Validation) -> None:
+    for characteristic, metric, by_hand in (
+        ("accuracy", "cllr", metrics.cllr),
+        ("discriminating_power", "cllr_min", metrics.cllr_min),
+        ("discriminating_power", "eer", metrics.eer),
+        ("misleading_evidence", "different", metrics.misleading_different),
+        ("calibration", "cllr_cal", metrics.cllr_cal),
+    ):
+        expected = bootstrap(validation.llr, validation.sources, validation.sources, by_hand, n=60, seed=QUICK.seed)
+        found = validation.line(characteristic, metric).raw
+        assert found is not None
+        assert (found.lower, found.upper) == pytest.approx((expected.lower, expected.upper), abs=1e-10)
+
+
+def test_coherence_figures_are_those_of_the_steps(validation: Validation) -> None:
+    assert [step.instances for step in validation.steps] == [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3)]
+    raw = [step.raw.value for step in validation.steps]
+    assert value(validation, "coherence", "gain", "raw") == pytest.approx(raw[0] - raw[-1])
+    rise = max(after - before for before, after in pairwise(raw))
+    assert value(validation, "coherence", "largest_rise", "raw") == pytest.approx(rise)
+
+
+def test_true_lrs_are_coherent() -> None:
+    """Of a system that knows the population of simulated glass, every measurement more improves the LRs."""
+    found = validate(truth(3), simulated(120, 4, 2, 3), settings=QUICK)
+    for kind in ("raw", "bounded"):
+        cllrs = [getattr(step, kind).value for step in found.steps]
+        assert all(after < before for before, after in pairwise(cllrs))
+    assert all(b.cllr_min < a.cllr_min for a, b in pairwise(found.steps))
+    gain = found.line("coherence", "gain").raw
+    assert gain is not None
+    assert gain.lower > 0
+
+
+def test_a_system_that_is_too_sure_of_itself_is_not_coherent() -> None:
+    """One variance within sources, where some scatter more: with more measurements it errs with more conviction."""
+    criteria = Criteria.model_validate({"judged": "raw", "coherence": {"largest_rise": {"at_most": 0}}})
+    found = validate(trained("tlm", 18)[0], simulated(150, 6, 3, 18), criteria, settings=QUICK)
+    line = found.line("coherence", "largest_rise")
+    assert line.raw is not None
+    assert line.raw.value > 0
+    assert (line.outcome, found.verdict) == ("fail", "fail")
+    assert all(b.cllr_min < a.cllr_min for a, b in pairwise(found.steps))  # it discriminates better all the same
+
+
+def test_draws_are_seeded_and_nested(system: System, table: Table, validation: Validation) -> None:
+    again = validate(system, table, trained=trained()[1]["validation"], settings=QUICK, other=simulated(80, 3, 3, 6))
+    assert again.lines == validation.lines
+    assert again.steps == validation.steps
+    other = validate(system, table, settings=replace(QUICK, seed=1))
+    assert other.steps != validation.steps
+    assert ladder(6) == [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3)]
+    # the order of the rows in the file changes which measurements are drawn, and not whose
+    drawn = draw(table, table.sources[[4, 2]], 0)
+    assert [set(table.source[rows]) for rows in drawn.rows] == [{table.sources[4]}, {table.sources[2]}]
+
+
+@pytest.mark.parametrize("most", [2, 3, 4, 5, 6, 9])
+def test_every_step_keeps_what_the_one_before_had(most: int) -> None:
+    from lindley.casework.draws import _places
+
+    before: tuple[set[int], set[int]] = (set(), set())
+    for shape in ladder(most):
+        trace, ref = map(set, _places(shape))
+        assert (len(trace), len(ref)) == shape
+        assert not trace & ref
+        assert before[0] <= trace
+        assert before[1] <= ref
+        assert trace | ref == set(range(sum(shape)))
+        before = (trace, ref)
+    assert _places((1, 4)) == ([0], [1, 2, 3, 4])
+    assert _places((3, 1)) == ([0, 2, 3], [1])
+
+
+def test_seen_data_are_refused_and_counted(system: System, table: Table) -> None:
+    seen = simulated(200, 4, 1, 6)
+    some = part(seen, np.arange(len(seen.values)) < 6)  # a source and a half
+    mixed = Table.from_arrays(
+        np.concatenate([table.values, some.values[:, :]]),
+        [*table.source, *(f"old {s}" for s in some.source)],
+        features=table.features,
+        name="mixed",
+    )
+    overlap = find_overlap(system, mixed)
+    assert (overlap.rows, overlap.sources, overlap.all_sources) == (6, 2, 122)
+    with pytest.raises(LindleyError, match=r"mixed: 6 of 726 measurements, of 2 of 122 sources.*--allow-overlap"):
+        validate(system, mixed, settings=QUICK)
+    allowed = validate(system, mixed, settings=replace(QUICK, allow_overlap=True))
+    assert any("6 of 726" in remark and "flatter" in remark for remark in allowed.remarks)
+    with pytest.raises(LindleyError, match="glass-1: 800 of 800"):
+        validate(system, table, settings=QUICK, other=seen)
+
+
+def test_equal_labels_alone_are_no_overlap(system: System, table: Table) -> None:
+    assert set(table.sources) & set(simulated(200, 4, 1, 6).sources)
+    assert find_overlap(system, table).rows == 0
+
+
+def test_a_table_of_the_other_table_is_told(system: System, table: Table) -> None:
+    half = part(table, table.source < "S0061", "half")
+    found = validate(system, table, settings=QUICK, other=half)
+    assert any("half: 360 measurements are in glass-2 too" in remark for remark in found.remarks)
+
+
+def test_another_unit_is_refused(system: System, table: Table) -> None:
+    with pytest.raises(LindleyError, match="another unit"):
+        validate(system, replace(table, values=table.values * 1000, name="in-ppb"), settings=QUICK)
+    odd = table.values.copy()
+    odd[0] += 1e4
+    found = validate(system, replace(table, values=odd), settings=QUICK)
+    assert any("1 measurements lie more than 50" in remark for remark in found.remarks)
+
+
+def test_too_few_sources_and_sources_left_out(system: System, table: Table) -> None:
+    with pytest.raises(LindleyError, match=r"5 of 5 sources have the 2 measurements.*10 sources at least"):
+        validate(system, part(table, table.source < "S0006"), settings=QUICK)
+    with pytest.raises(LindleyError, match="0 of 120 sources have the 7 measurements that a comparison of 1×6"):
+        validate(system, table, settings=replace(QUICK, instances=(1, 6)))
+    ragged = part(table, (table.source > "S0010") | (table.instance == "1"))
+    found = validate(system, ragged, settings=QUICK)
+    assert len(found.sources) == 110
+    assert any("10 sources have fewer than 2 measurements" in remark for remark in found.remarks)
+
+
+def test_two_measurements_give_no_coherence_and_its_criterion_does_not_pass(system: System, table: Table) -> None:
+    pairs = part(table, np.isin(table.instance, ["1", "2"]))
+    criteria = Criteria.model_validate({"accuracy": {"cllr": {"at_most": 1}}, "coherence": {"gain": {"at_least": 0}}})
+    found = validate(system, pairs, criteria, settings=QUICK)
+    line = found.line("coherence", "gain")
+    assert (line.outcome, line.estimate, found.steps) == ("not judged", None, ())
+    assert "three measurements" in line.why
+    assert found.line("robustness", "missing_replicates").raw is None
+    assert found.line("generalisation", "other_cllr").why == "no other table was given (--other)"
+    assert found.line("accuracy", "cllr").outcome == "pass"
+    assert found.verdict == "fail"
+
+
+def test_more_instances_in_the_comparison_judged(system: System, table: Table) -> None:
+    about = trained()[1]["validation"]
+    found = validate(system, table, trained=about, settings=replace(QUICK, instances=(2, 3)))
+    drawn = draw(table, table.sources, QUICK.seed, 0)
+    assert found.llr == pytest.approx(drawn.llr(system, (2, 3)))
+    # since training compares like with like: 1×1
+    one = metrics.cllr(square_llrs(drawn.llr(system, (1, 1))))
+    assert value(found, "generalisation", "validation", "raw") == pytest.approx(one - about["cllr"])
+
+
+def test_of_a_large_table_some_sources_are_drawn(system: System, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lindley.casework.performance.MOST_SOURCES", 50)
+    monkeypatch.setattr("lindley.casework.performance.MOST_REPEATED", 40)
+    found = validate(system, table, settings=QUICK)
+    assert len(found.sources) == len(set(found.sources)) == 50
+    assert found.step_sources == 40
+    assert any("50 of 120 sources are used" in remark for remark in found.remarks)
+
+
+def test_separated_pairs_have_no_devpav() -> None:
+    llr = np.where(np.eye(12, dtype=bool), 3.0, -3.0) + np.arange(12) / 100
+    times = draw_sources(np.arange(12), 20, 0)
+    drawn = replicates(llr, times, {"devpav": metrics.devpav, "cllr_min": metrics.cllr_min})
+    assert np.isinf(drawn["devpav"]).all()
+    assert (drawn["cllr_min"] == 0).all()
+
+
+def test_square_metrics_are_those_of_weighted_pairs() -> None:
+    """Ties, misleading pairs and multiplicities: the same numbers as with every pair weighed."""
+    rng = np.random.default_rng(3)
+    llr = (rng.normal(-2, 2, (30, 30)) + 4 * np.eye(30)).round(1)
+    times = draw_sources(np.arange(30), 25, 7)
+    off = ~np.eye(30, dtype=bool)
+    costs = Costs.of([llr, llr])
+    drawn = replicates(llr, times, {"cllr_min": metrics.cllr_min, "eer": metrics.eer, "devpav": metrics.devpav})
+    for number, row in enumerate(times):
+        weighed = LLRs(llr.diagonal(), llr[off], row, np.outer(row, row)[off])
+        assert costs.cllr(row)[0] == pytest.approx(metrics.cllr(weighed))
+        assert drawn["cllr_min"][number] == pytest.approx(metrics.cllr_min(weighed))
+        assert drawn["eer"][number] == pytest.approx(metrics.eer(weighed))
+        assert drawn["devpav"][number] == pytest.approx(metrics.devpav(weighed), abs=0.05)
+        assert rates(llr > 0, row)[1][0] == pytest.approx(metrics.misleading_different(weighed))
+    assert costs.shares().sum() == pytest.approx(costs.cllr()[0])
+
+
+def test_sources_of_one_group_are_drawn_together(system: System, table: Table) -> None:
+    times = draw_sources(["b", "a", "b", "c"], 50, 0)
+    assert (times[:, 0] == times[:, 2]).all()
+    assert not (times[:, 0] == times[:, 1]).all()
+    assert ((times > 0).sum(axis=1) > 1).all()
+    with pytest.raises(LindleyError, match="two of them, or two groups"):
+        draw_sources(["a", "a"], 5, 0)
+    vehicles = replace(table, group=np.array([source[:4] for source in table.source]))  # ten windows each
+    apart, together = (
+        validate(system, each, settings=QUICK).line("accuracy", "cllr").raw for each in (table, vehicles)
+    )
+    assert apart is not None
+    assert together is not None
+    assert apart.value == together.value
+    assert (apart.lower, apart.upper) != (together.lower, together.upper)
+
+
+@pytest.mark.parametrize("model", ["tlm-kde", "tlm-kde+logistic"])
+def test_coherence_on_nfi_glass(data_folder: Path, model: str) -> None:
+    """Trained on the sources measured three or four times, validated on the 318 measured five times."""
+    glass = load_dataset("nfi-glass", data_folder)
+    _, code, number = np.unique(glass.source, return_inverse=True, return_counts=True)
+    five = (number == 5)[code]
+    made = train_system(part(glass, ~five), TrainingChoices(model=model, replicates=0))
+    settings = Settings(draws=20, replicates=200)
+    found = validate(made.system, part(glass, five), trained=made.about["validation"], settings=settings)
+    steps: dict[tuple[int, int], Step] = {step.instances: step for step in found.steps}
+    shown = [steps[shape] for shape in ((1, 1), (2, 2), (2, 3))]
+    assert found.step_sources == 318
+    assert found.overlap.rows == 0
+    for kind in ("raw", "bounded"):
+        assert all(getattr(b, kind).value < getattr(a, kind).value for a, b in pairwise(shown))
+    assert all(b.cllr_min < a.cllr_min for a, b in pairwise(shown))
+    gain = found.line("coherence", "gain").raw
+    assert gain is not None
+    assert gain.lower > 0

@@ -1,0 +1,55 @@
+"""Systems and tables for the tests of validation: simulated glass, small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lindley.casework.fit import TrainingChoices, train_system
+from lindley.casework.system import System
+from lindley.data.simulated import GlassPopulation, glass_population, simulate_table
+from lindley.data.table import Table
+from lindley.models.oracle import oracle
+
+
+def part(table: Table, rows: np.ndarray, name: str | None = None) -> Table:
+    """Some of the rows of a table."""
+    return Table(
+        name or table.name, table.values[rows], table.features, table.source[rows], table.group[rows],
+        table.instance[rows],
+    )  # fmt: skip
+
+
+@cache
+def population(features: int) -> GlassPopulation:
+    """The population of simulated glass in some of its features."""
+    full, keep = glass_population(), np.arange(features)
+    return replace(
+        full,
+        features=full.features[:features],
+        within=full.within[np.ix_(keep, keep)],
+        between=full.between[np.ix_(keep, keep)],
+        batch_means=full.batch_means[:, keep],
+    )
+
+
+@cache
+def simulated(sources: int, replicates: int, seed: int, features: int = 6) -> Table:
+    """Simulated glass in some of its features."""
+    return replace(simulate_table(population(features), sources, replicates, seed), name=f"glass-{seed}")
+
+
+@cache
+def trained(model: str = "tlm", features: int = 6) -> tuple[System, dict[str, Any]]:
+    """A system trained on 200 sources of simulated glass."""
+    made = train_system(simulated(200, 4, 1, features), TrainingChoices(model=model, replicates=3))
+    return made.system, made.about
+
+
+def truth(features: int) -> System:
+    """A system that knows the population: its LRs are the true ones."""
+    system = trained("tlm", features)[0]
+    return replace(system, name="oracle", model=oracle(population(features), system.scaling), bounds=(-4.0, 4.0))

@@ -1,0 +1,252 @@
+"""The work on other processes: the same results as here, also when a worker dies with a unit in hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lindley import cli
+from lindley.data.export import export_csv
+from lindley.data.splits import Protocol
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.experiment import cluster
+from lindley.experiment.cluster import on_cluster
+from lindley.experiment.config import load_experiment
+from lindley.experiment.plan import make_units
+from lindley.experiment.runner import run_experiment
+from tests.experiment.conftest import make_experiment, make_table, without_seconds
+
+distributed = pytest.importorskip("distributed")
+psutil = pytest.importorskip("psutil")
+
+ROWS = ("tlm", "tlm+logistic", "yeo-johnson:tlm", "ntlm-single-pairs-n2", "ntlm-double-sources-n1-varying")
+EXPERIMENT = make_experiment(protocol=Protocol(splits=9, seed=1), training={"epochs": 15}, models=ROWS)
+
+
+@pytest.fixture(scope="module")
+def serial(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serial")
+    run_experiment(EXPERIMENT, table, folder).write(folder)
+    return folder
+
+
+def assert_same(folder: Path, reference: Path) -> None:
+    """All figures, and every file of LLRs, models and training, to the bit."""
+    ours, theirs = (json.loads((f / "results.json").read_bytes()) for f in (folder, reference))
+    for content in (ours, theirs):
+        content["experiment"].pop("output")
+    assert without_seconds(ours) == without_seconds(theirs)
+    names = sorted(p.relative_to(reference) for p in (reference / "models").rglob("*") if p.is_file())
+    assert sorted(p.relative_to(folder) for p in (folder / "models").rglob("*") if p.is_file()) == names
+    for name in names:
+        assert (folder / name).read_bytes() == (reference / name).read_bytes(), name
+
+
+def processes() -> set[int]:
+    """What this process has started and still runs, but for what Python keeps for itself."""
+    children = psutil.Process().children(recursive=True)
+    return {p.pid for p in children if p.is_running() and "resource_tracker" not in " ".join(p.cmdline())}
+
+
+@contextmanager
+def leaving_nothing() -> Iterator[None]:
+    before = processes()
+    yield
+    end = time.monotonic() + 20
+    while processes() - before and time.monotonic() < end:
+        time.sleep(0.1)
+    assert processes() - before == set()
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    with leaving_nothing():
+        yield
+
+
+class Killer:
+    """Kills the first worker that it sees at work on a unit; given to a run in place of a progress bar."""
+
+    def __init__(self) -> None:
+        self.victims: list[int] = []
+        self.done: list[str] = []
+
+    def __call__(self, doing: str, detail: str, share: float) -> None:
+        if "to go" in detail:
+            self.done.append(f"{doing} {detail}")
+        while not self.victims:
+            client = distributed.default_client()
+            for worker, stacks in client.call_stack().items():
+                if stacks and not self.victims:
+                    self.victims.append(client.run(os.getpid, workers=[worker])[worker])
+                    os.kill(self.victims[0], signal.SIGKILL)
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        (victim,) = self.victims
+        assert not psutil.pid_exists(victim) or psutil.Process(victim).status() == psutil.STATUS_ZOMBIE
+        assert len(self.done) == len(make_units(EXPERIMENT)) == 8
+
+
+needs_sigkill = pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGKILL to send")
+
+
+@needs_sigkill
+@pytest.mark.usefixtures("nothing_left")
+def test_a_killed_worker_costs_nothing_but_time(table: Table, serial: Path, tmp_path: Path) -> None:
+    killer = Killer()
+    run_experiment(EXPERIMENT, table, tmp_path, executor=on_cluster(workers=2), progress=killer).write(tmp_path)
+    killer.check()
+    assert_same(tmp_path, serial)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with (
+        leaving_nothing(),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
+        ) as running,
+    ):
+        yield running.scheduler_address
+
+
+class TestAddress:
+    """A scheduler that runs already, with one worker."""
+
+    @needs_sigkill
+    def test_the_only_worker_is_killed(self, address: str, table: Table, serial: Path, tmp_path: Path) -> None:
+        """Another one is started in its place, which knows nothing of the data."""
+        killer = Killer()
+        run_experiment(EXPERIMENT, table, tmp_path, executor=on_cluster(address), progress=killer).write(tmp_path)
+        killer.check()
+        assert_same(tmp_path, serial)
+
+    def test_only_what_is_missing_is_sent(self, address: str, table: Table, serial: Path, tmp_path: Path) -> None:
+        """And warnings of a worker are heard here; with nothing to do, nobody is asked."""
+        few = make_table(20, features=7)  # too few for a covariance of seven features
+        chosen = make_experiment(protocol=Protocol(splits=2), models=("tlm", "yeo-johnson:tlm"))
+        sent: list[str] = []
+        with pytest.warns(UserWarning, match="Ledoit and Wolf"):
+            run_experiment(
+                chosen, few, tmp_path, executor=on_cluster(address), progress=lambda doing, *_: sent.append(doing)
+            )
+        assert set(sent) == {"tlm", "yeo-johnson:tlm", "done"}
+        (tmp_path / "units" / "yeo-johnson--tlm.01-02.json").unlink()
+        sent.clear()
+        with pytest.warns(UserWarning, match="Ledoit and Wolf"):
+            run_experiment(
+                chosen, few, tmp_path, executor=on_cluster(address), progress=lambda doing, *_: sent.append(doing)
+            )
+        assert set(sent) == {"yeo-johnson:tlm", "done"}
+        run_experiment(chosen, few, tmp_path, executor=on_cluster("tcp://127.0.0.1:9"))
+
+    def test_a_worker_of_another_version_is_refused(
+        self, address: str, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cluster, "code_digest", lambda: "another")
+        with pytest.raises(LindleyError, match=r"has another version of lindley .*Install the same on all machines"):
+            run_experiment(EXPERIMENT, table, executor=on_cluster(address))
+
+    def test_an_error_of_a_unit_comes_through(self, address: str, table: Table) -> None:
+        unit = make_units(EXPERIMENT)[0]
+        with pytest.raises(LindleyError, match="no CUDA device"):
+            next(
+                on_cluster(address)(
+                    EXPERIMENT.model_copy(update={"training": EXPERIMENT.training.model_copy(update={"device": "cuda"})}),
+                    table, [unit], lambda *_: None,
+                )
+            )  # fmt: skip
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_scheduler_without_workers(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "WORKERS_WITHIN", 1)
+    with (
+        distributed.LocalCluster(
+            n_workers=0, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
+        ) as empty,
+        pytest.raises(LindleyError, match=r"has no workers\. Start some with 'dask worker tcp://"),
+    ):
+        run_experiment(EXPERIMENT, table, executor=on_cluster(empty.scheduler_address))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "ftp://127.0.0.1:8786", "", "tcp://127.0.0.1:9"])
+def test_a_wrong_address_is_told_in_time(address: str, table: Table, tmp_path: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(LindleyError, match=r"There is no Dask scheduler at .*Start one with 'dask scheduler'"):
+        run_experiment(EXPERIMENT, table, tmp_path, executor=on_cluster(address))
+    assert time.monotonic() - started < 15
+    assert not (tmp_path / "units").exists()
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(LindleyError, match=r"need Dask, which is not installed: pip install 'lindley\[cluster\]'"):
+        on_cluster(workers=2)
+
+
+def run(arguments: list[str], where: Path) -> tuple[int, str, str]:
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    more: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lindley", "run", *arguments],
+        cwd=where, env=environment, text=True, encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=300)
+    if os.name == "posix":
+        end = time.monotonic() + 20
+        while (left := _of_session(process.pid)) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert left == []
+    return process.returncode, out, err
+
+
+def _of_session(session: int) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if os.getsid(process.pid) == session:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Its processes are started without running the command in each of them, and are gone when it ends."""
+    export_csv(make_table(), tmp_path / "panes.csv")
+    chosen = {"data": "panes.csv", "protocol": {"splits": 2}, "models": ["tlm"], "output": {"report": False}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(chosen))
+    code, _, err = run(["mine.yaml", "--out", "two", "--workers", "2"], tmp_path)
+    assert code == 0, err
+    assert "Traceback" not in err
+    assert "warning" not in err
+    assert err.count("tlm, splits 1–2 of 2") == 1
+    config = load_experiment(str(tmp_path / "mine.yaml"), {"data": {"data": str(tmp_path / "panes.csv")}})
+    (tmp_path / "here").mkdir()
+    results = run_experiment(config, config.data.load(), tmp_path / "here")
+    theirs = json.loads((tmp_path / "two" / "results.json").read_bytes())["models"]["tlm"]
+    assert {**results.to_json()["models"]["tlm"], "seconds": 0} == {**theirs, "seconds": 0}
+
+
+def test_processes_here_or_machines_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export_csv(make_table(), tmp_path / "panes.csv")
+    arguments = ["--data", str(tmp_path / "panes.csv"), "--out", str(tmp_path / "both")]
+    monkeypatch.setattr(sys, "argv", ["lindley", "run", *arguments, "--workers", "2", "--cluster", "tcp://127.0.0.1:9"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "and not both" in capsys.readouterr().err
+    assert not (tmp_path / "both").exists()

@@ -1,0 +1,154 @@
+"""Any model by its name, fitted on instances and sources: the same numbers as an experiment's, and plain errors."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from lindley.calibration import CALIBRATIONS
+from lindley.data.splits import Protocol, Side, make_split
+from lindley.data.table import Table
+from lindley.errors import LindleyError
+from lindley.experiment.named import FittedModel, ModelChoices, draw_part, fit_model
+from lindley.experiment.names import BASES, NEURAL, ModelName
+from lindley.models.classical import fit_classical
+from lindley.models.two_level import score
+
+FEATURES = 3
+
+
+def instances(n: int = 60, replicates: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    source = np.repeat(np.arange(n), replicates)
+    return 4 * rng.normal(size=(n, FEATURES))[source] + rng.normal(size=(len(source), FEATURES)), source
+
+
+def fitted(model: str, **choices: object) -> FittedModel:
+    if ModelName.parse(model).root.base in NEURAL:
+        choices.setdefault("options", {"epochs": 2})
+    return fit_model(*instances(), ModelChoices.read({"model": model, **choices}))
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_model_fits_scores_and_travels(base: str) -> None:
+    model = fitted(base)
+    x, _ = instances(10, seed=1)
+    trace, ref = x[:20, None], x[20:40].reshape(20, 1, -1)
+    llr = model.llr_pairs(trace, ref)
+    assert llr.shape == (20,)
+    assert np.isfinite(llr).all()
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.llr_pairs(trace, ref), llr)
+    same = np.arange(20)
+    sides = [Side(side[:, 0], same, same.astype(str)) for side in (trace, ref)]
+    np.testing.assert_allclose(model.llr_matrix(*sides).diagonal(), llr, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["quantile:tlm", "yeo-johnson:tlm-kde+logistic", "tlm+kde", "tlm+pav+elub", "tlm+iv"])
+def test_transforms_and_calibrations_travel(name: str) -> None:
+    model = fitted(name)
+    x, _ = instances(10, seed=1)
+    trace, ref = x[:20, None], x[20:40, None]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).llr_pairs(trace, ref), model.llr_pairs(trace, ref))
+
+
+@pytest.mark.parametrize(("name", "between"), [("tlm", "normal"), ("tlm-kde", "kernel")])
+def test_a_classical_model_is_that_of_an_experiment(name: str, between: str) -> None:
+    split = make_split(Table.from_arrays(*instances(90)), Protocol(splits=1, replicates=3), 0)
+    model = fit_model(split.train.values, split.train.source, ModelChoices.read({"model": name}))
+    assert len(model.sources) == len(np.unique(split.train.source))
+    assert not model.validation_sources.size
+    test = split.test
+    expected = score(fit_classical([split.train], between), [test.trace], [test.ref])[0]  # type: ignore[arg-type]
+    np.testing.assert_allclose(model.llr_matrix(test.trace, test.ref), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_what_needs_unseen_sources_gets_its_share() -> None:
+    x, source = instances()
+    for choices, hold_out, kept in [
+        ({"model": "tlm"}, False, 0),
+        ({"model": "tlm"}, True, 20),
+        ({"model": "tlm", "validation": 0}, True, 0),
+        ({"model": "tlm+logistic", "validation": 0.5}, False, 30),
+        ({"model": "ntlm-single-pairs-n1", "options": {"epochs": 1}}, False, 20),
+    ]:
+        model = fit_model(x, source, ModelChoices.read(choices), hold_out=hold_out)
+        assert len(model.validation_sources) == kept
+        assert len(model.sources) == 60 - kept
+        assert not set(model.sources.tolist()) & set(model.validation_sources.tolist())
+
+
+def test_groups_stay_together() -> None:
+    x, source = instances()
+    group = source // 3
+    model = fit_model(x, source, ModelChoices.read({"model": "tlm+logistic"}), group=group)
+    assert not {s // 3 for s in model.sources.tolist()} & {s // 3 for s in model.validation_sources.tolist()}
+
+
+def test_the_seed_decides_and_the_order_of_sources_does_not() -> None:
+    x, source = instances()
+    choices = ModelChoices.read({"model": "tlm+logistic"})
+    model = fit_model(x, source, choices)
+    backwards = np.argsort(-source, kind="stable")
+    again = fit_model(x[backwards], source[backwards], choices)
+    np.testing.assert_array_equal(again.validation_sources, model.validation_sources)
+    other = fit_model(x, source, ModelChoices.read({"model": "tlm+logistic", "seed": 1}))
+    assert other.validation_sources.tolist() != model.validation_sources.tolist()
+
+
+def test_a_calibration_is_fitted_on_pairs_of_unseen_sources() -> None:
+    x, source = instances()
+    model = fit_model(x, source, ModelChoices.read({"model": "tlm+logistic+elub"}), n_trace=2, n_ref=2)
+    assert model.calibration.names == ("logistic", "elub")
+    assert {type(step) for step in model.calibration.steps} == {CALIBRATIONS["logistic"], CALIBRATIONS["elub"]}
+
+
+def test_a_part_keeps_an_instance_for_the_ref() -> None:
+    source = np.array(["a", "a", "a", "a", "b", "b", "c"])
+    values = np.arange(7.0)[:, None]
+    part = draw_part(values, source, None, 2, 1)
+    assert part.values[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
+    assert part.trace.count.tolist() == [2, 1, 1]
+    assert part.ref.source.tolist() == ["a", "b"]
+    everything = draw_part(values, source, np.random.default_rng(0), 1)
+    assert sorted(everything.values[:, 0]) == sorted(values[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"model": "tml"}, "there is no model 'tml'. Did you mean 'tlm'"),
+        ({"model": "tlm", "epochs": 5}, "epochs: there is no such setting; there are model, integration"),
+        ({"model": "ntlm-single-pairs-n1", "options": {"epoch": 5}}, "options.epoch: there is no such setting; there are"),
+        ({"model": "tlm", "options": {"epochs": 5}}, "options (epochs) are for neural models"),
+        ({"model": "ntlm-single-pairs-n1", "options": {"epochs": 0}}, "options.epochs: Input should be greater"),
+        ({"model": "tlm", "validation": 1}, "validation: Input should be less than 1"),
+        ({"model": "tlm+logistic", "validation": 0}, "needs sources that it has not seen"),
+        ({"model": "tlm", "label": "mine"}, "a label is for the models of an experiment"),
+        ({"model": "tlm", "seed": -1}, "seed: Input should be greater"),
+    ],
+)  # fmt: skip
+def test_wrong_choices_are_told_plainly(choices: dict[str, object], message: str) -> None:
+    with pytest.raises(LindleyError) as told:
+        ModelChoices.read(choices)
+    assert message in str(told.value)
+
+
+def test_too_little_data_is_told_plainly() -> None:
+    x, source = instances(4)
+    with pytest.raises(LindleyError, match=r"3 sources .* are too few: 2 would be kept"):
+        fit_model(x[:12], source[:12], ModelChoices.read({"model": "tlm+logistic"}))
+    with pytest.raises(LindleyError, match="needs at least two sources, one of them measured twice"):
+        fit_model(x, np.arange(len(x)), ModelChoices.read({"model": "tlm"}))
+    single = np.arange(len(x))
+    single[:2] = 0
+    with pytest.raises(LindleyError, match=r"no same-source pair to calibrate on|one of them measured twice"):
+        fit_model(x, single, ModelChoices.read({"model": "tlm+logistic"}))
+    model = fitted("tlm")
+    with pytest.raises(LindleyError, match=r"this one is \(5, 2\)"):
+        model.llr_pairs(np.zeros((5, 2)), np.zeros((5, 2)))
+    with pytest.raises(LindleyError, match="5 traces and 4 refs"):
+        model.llr_pairs(np.zeros((5, 1, 3)), np.zeros((4, 1, 3)))
+    assert model.llr_pairs(np.zeros((0, 1, 3)), np.zeros((0, 1, 3))).shape == (0,)
