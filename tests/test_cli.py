@@ -415,7 +415,7 @@ def test_report_is_drawn_again_without_training(
     code, _, err = command(*run, "--no-report")
     assert code == 0, err
     assert f"note: {damaged} is missing or damaged: its part of the work is done again." in err
-    SavedRun.open(out).llr("tlm", 0, "test")
+    SavedRun.open(out).llr("tlm", 0)
 
 
 @pytest.mark.parametrize("arguments", [["run", "--colour"], ["run", "--splits", "many"], ["fly"]])

@@ -43,9 +43,12 @@ from sklearn.preprocessing import StandardScaler
 
 import lindley.adapters.lir as adapter
 from lindley.casework.fit import TrainingChoices, train_system
+from lindley.data.splits import Protocol, make_split
 from lindley.data.table import Table
 from lindley.errors import LindleyError
+from lindley.experiment.config import Experiment
 from lindley.experiment.names import BASES, NEURAL, ModelName
+from lindley.experiment.runner import run_experiment
 
 ROOT = Path(__file__).parents[2]
 
@@ -281,8 +284,10 @@ def test_mistakes_in_an_experiment_file_are_told_with_their_place(line: str, mes
 def test_a_missing_system_file_is_told(saved: Path) -> None:
     with pytest.raises(YamlParseError, match=r"there is no file .*none.safetensors"):
         parsed("{architecture: lindley.adapters.lir.saved_system, path: none.safetensors}")
-    with pytest.raises(YamlParseError, match="path"):
+    with pytest.raises(YamlParseError, match="missing field: `path`"):
         parsed("architecture: lindley.adapters.lir.saved_system")
+    with pytest.raises(YamlParseError, match="unrecognized argument: bound"):
+        parsed("{architecture: lindley.adapters.lir.saved_system, path: none.safetensors, bound: true}")
     assert isinstance(
         parsed(f"{{architecture: lindley.adapters.lir.saved_system, path: '{saved}', n_ref_instances: 2}}"),
         adapter.SavedSystem,
@@ -496,6 +501,30 @@ def test_examples_run_through_lir(example: str, data_folder: Path, tmp_path: Pat
         theirs, ours = rows
         assert float(ours["cllr"]) == pytest.approx(float(theirs["cllr"]), abs=1e-10)
         assert float(ours["cllr_min"]) == pytest.approx(float(theirs["cllr_min"]), abs=1e-10)
+
+
+def test_lirs_figures_are_those_of_lindley_run() -> None:
+    """The same split, scored by LiR with a lindley system and by lindley's own experiment."""
+    names = ("tlm", "tlm-kde")
+    table = Table.from_arrays(TRAIN.features, TRAIN.source_ids)
+    experiment = Experiment.model_validate({"name": "same", "data": "glass-simulated", "models": names})
+    experiment = experiment.model_copy(update={"protocol": Protocol(splits=2)})
+    results = run_experiment(experiment, table)
+    for index in range(2):
+        split = make_split(table, experiment.protocol, index)
+        train, test = (
+            FeatureData(features=split.scaling.undo(part.values), source_ids=part.source)
+            for part in (split.train, split.test)
+        )
+        i, j = (k.reshape(-1) for k in np.indices((len(split.test.trace.source), len(split.test.ref.source))))
+        rows = [test.features[split.test.is_trace][i], test.features[~split.test.is_trace][j]]
+        pairs = PairedFeatureData(
+            features=np.stack(rows, axis=1), hypothesis=(i == j).astype(int), n_trace_instances=1, n_ref_instances=1
+        )
+        for name in names:
+            llrs = adapter.TwoLevelSystem(name).fit(train).apply(pairs)
+            assert cllr(llrs) == pytest.approx(results.models[name].test_cllr[index], rel=1e-9)
+            assert cllr_min(llrs) == pytest.approx(results.models[name].test_cllr_min[index], rel=1e-9)
 
 
 def test_scoring_beside_lir() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -13,6 +15,7 @@ from scipy.stats import multivariate_normal
 
 from lindley.casework.system import System
 from lindley.models.between import KernelBetween, NormalBetween
+from lindley.models.scale import ScaleMixture
 from tests.casework.factory import FEATURES, Floats, items, system
 
 MODELS = ["tlm", "tlm-kde", "tlm-kde+logistic", "ntlm-double-pairs-n2", "ntlm-single-pairs-n1-varying"]
@@ -133,6 +136,19 @@ def test_a_batch_is_its_cases(model: str) -> None:
     for i, trace in enumerate(traces):
         for j, ref in enumerate(refs):
             assert matrix[i, j] == pytest.approx(fitted.llr(trace, ref), abs=1e-9, rel=1e-11)
+
+
+def test_a_heavy_tail_shared_by_all_axes_is_explained_too() -> None:
+    """A law that does not factor over axes, and learns from the scatter of instances."""
+    fitted = system("tlm-kde")
+    nodes = torch.tensor([-0.5, 0.0, 0.7], dtype=torch.float64)
+    between = ScaleMixture(fitted.model.between, nodes, torch.full_like(nodes, -math.log(3)))  # type: ignore[arg-type]
+    heavy = replace(fitted, model=replace(fitted.model, between=between))
+    a = items(5, 1, 5)[0]
+    said = heavy.explain(a[:2], a[2:])
+    assert said.log10_lr == pytest.approx(heavy.llr(a[:2], a[2:]), abs=1e-9)
+    assert said.log10_similarity - said.log10_typicality == pytest.approx(said.log10_lr, abs=1e-8)
+    assert sum(f.log10_lr for f in said.features) == pytest.approx(said.log10_lr, abs=1e-8)
 
 
 def test_percentiles_and_values_are_those_of_the_features() -> None:

@@ -84,7 +84,7 @@ def test_one_split_has_no_error(folders: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize(
     ("other", "why"),
-    [("data", "it has other data"), ("seed", "it has another protocol"), ("one", "it has another protocol")],
+    [("data", "it has other data"), ("seed", "it has another protocol")],
 )
 def test_what_does_not_pair_is_told(folders: dict[str, Path], other: str, why: str) -> None:
     comparison = compare(opened(folders, "first", other))
@@ -96,6 +96,14 @@ def test_what_does_not_pair_is_told(folders: dict[str, Path], other: str, why: s
         assert line.row()[2].startswith(f"{np.mean(line.result.test_cllr):.4f}")
         assert line.to_json()["differences"] is None
         assert line.to_json()["why_not"] == "not paired"
+
+
+def test_runs_of_other_lengths_pair_as_far_as_both_go(folders: dict[str, Path]) -> None:
+    comparison = compare(opened(folders, "first", "one"))
+    assert comparison.remarks == ()
+    paired = [line for line in comparison.lines if line.run == str(folders["one"]) and line.differences is not None]
+    assert paired
+    assert all(len(line.differences or ()) == 1 for line in paired)
 
 
 def test_errors(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

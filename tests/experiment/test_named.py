@@ -146,6 +146,10 @@ def test_too_little_data_is_told_plainly() -> None:
     single[:2] = 0
     with pytest.raises(LindleyError, match=r"no same-source pair to calibrate on|one of them measured twice"):
         fit_model(x, single, ModelChoices.read({"model": "tlm+logistic"}))
+    with pytest.raises(LindleyError, match=r"row 2 of 16 is not"):
+        fit_model(np.where(np.arange(16)[:, None] == 1, np.nan, x), source, ModelChoices.read({"model": "tlm"}))
+    with pytest.raises(LindleyError, match=r"the shape is \(48,\)"):
+        fit_model(x.reshape(-1), source, ModelChoices.read({"model": "tlm"}))
     model = fitted("tlm")
     with pytest.raises(LindleyError, match=r"this one is \(5, 2\)"):
         model.llr_pairs(np.zeros((5, 2)), np.zeros((5, 2)))

@@ -37,3 +37,18 @@ def test_wrong_names(text: str, message: str) -> None:
         ModelName.parse(text)
     assert message in str(caught.value)
     assert "as in yeo-johnson:tlm+logistic+elub" in str(caught.value)
+
+
+def test_cross_fitting_behind_a_classical_name() -> None:
+    name = ModelName.parse("tlm-kde+logistic+elub@cv")
+    assert str(name) == "tlm-kde+logistic+elub@cv"
+    assert [str(step) for step in (name.before, name.root)] == ["tlm-kde+logistic@cv", "tlm-kde@cv"]
+    assert name.cross_fitted
+    assert name.root != ModelName.parse("tlm-kde")
+    for text, message in (
+        ("tlm@cross", "only @cv can stand behind a name"),
+        ("ntlm-single-pairs-n1@cv", "a neural model needs its validation sources"),
+        ("quantile:tlm@cv", "without a transform"),
+    ):
+        with pytest.raises(LindleyError, match=message):
+            ModelName.parse(text)

@@ -46,16 +46,19 @@ def test_rows_and_figures(run: SavedRun, experiment: Experiment, pristine: Path)
 def test_llrs_have_the_cllr_of_the_results(run: SavedRun) -> None:
     for row in run.models:
         for split in range(8):
-            _, validate, test = run.parts(row, split)
-            for which, part in (("validate", validate), ("test", test)):
-                llr = run.llr(row, split, which)  # type: ignore[arg-type]
-                assert llr.dtype == np.float64
-                assert llr.shape == (len(part.trace.source), len(part.ref.source))
+            test = run.parts(row, split)[2]
+            llr = run.llr(row, split)
+            assert llr.dtype == np.float64
+            assert llr.shape == (len(test.trace.source), len(test.ref.source))
+            pairs = {
+                "test": LLRs.from_matrix(llr, test.trace.source, test.ref.source),
+                "validate": run.validation(row, split),
+            }
+            for which, llrs in pairs.items():
                 expected = getattr(run.result(row), f"{which}_cllr")[split]
                 # dCllr ≤ log2(10)/2 · (mean |dLLR| of same + of different)
-                room = 4 * SINGLE * max(1.0, float(np.abs(llr).max()))
-                value = cllr(LLRs.from_matrix(llr, part.trace.source, part.ref.source))
-                assert value == pytest.approx(expected, abs=room), (row, split, which)
+                room = 4 * SINGLE * max(1.0, *(float(np.abs(side).max()) for side in (llrs.same, llrs.different)))
+                assert cllr(llrs) == pytest.approx(expected, abs=room), (row, split, which)
 
 
 def test_models_score_to_their_llrs(run: SavedRun) -> None:
@@ -67,15 +70,9 @@ def test_models_score_to_their_llrs(run: SavedRun) -> None:
                 continue
             assert model is not None
             assert model.centre.shape[0] == 1
-            for which, part in zip(("validate", "test"), run.parts(row, split)[1:], strict=True):
-                (llr,) = score(model, [part.trace], [part.ref])
-                np.testing.assert_allclose(
-                    run.llr(row, split, which),
-                    llr,
-                    rtol=2 * SINGLE,
-                    atol=1e-6,
-                    err_msg=f"{row} {split}",  # type: ignore[arg-type]
-                )
+            test = run.parts(row, split)[2]
+            (llr,) = score(model, [test.trace], [test.ref])
+            np.testing.assert_allclose(run.llr(row, split), llr, rtol=2 * SINGLE, atol=1e-6, err_msg=f"{row} {split}")
 
 
 def test_the_history_leads_to_the_model_that_was_kept(run: SavedRun) -> None:
@@ -109,12 +106,12 @@ def test_parts_are_what_the_model_saw(run: SavedRun, table: Table, experiment: E
 
 def test_what_there_is_not(run: SavedRun) -> None:
     with pytest.raises(LindleyError, match=r"holds no model 'tml'. It holds: tlm, tlm-kde\+logistic\+elub, "):
-        run.llr("tml", 0, "test")
+        run.llr("tml", 0)
     with pytest.raises(LindleyError, match="holds no model 'ntlm-single-pairs-n2'"):  # it has a label
         run.result("ntlm-single-pairs-n2")
     for split in (-1, 8):
         with pytest.raises(IndexError, match="there is no split"):
-            run.llr("tlm", split, "test")
+            run.llr("tlm", split)
 
 
 def change(path: Path, **content: Any) -> None:
@@ -223,14 +220,14 @@ class TestDamage:
                 path.write_bytes(path.read_bytes() + (b"" if how == "half" else data[len(data) // 2 + 1 :]))
         run = SavedRun.open(finished)
         for read in (
-            lambda: run.llr("the network", 1, "test"),
+            lambda: run.llr("the network", 1),
             lambda: run.model("the network", 1),
             lambda: run.history("ntlm-single-pairs-n2-common", 1),
         ):
             with pytest.raises(LindleyError, match=r"is missing or damaged\. Run the experiment again") as caught:
                 read()
             assert str(folder) in str(caught.value)
-        run.llr("the network", 5, "test")  # the other group is whole
+        run.llr("the network", 5)  # the other group is whole
         assert run.model("the network", 5) is not None
 
     def test_no_run(self, tmp_path: Path) -> None:

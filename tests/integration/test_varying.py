@@ -119,11 +119,11 @@ def test_samples_and_quadrature_agree_from_end_to_end() -> None:
     model, validate = identity_model(within, within, between), two_replicates(rng, 300, within, between, 4.0)
     near = torch.from_numpy(rng.normal(size=(1, 8, 3)))
     exact = integrate_varying(model, [validate]).ln_lr_pairs(near, near + 0.3)
-    sampled = integrate_varying(model, [validate], samples=2000, seed=1)
+    sampled = integrate_varying(model, [validate], samples=2000, seeds=[1])
     torch.testing.assert_close(sampled.ln_lr_pairs(near, near + 0.3), exact, rtol=0, atol=0.15)
-    again = integrate_varying(model, [validate], samples=2000, seed=1)
+    again = integrate_varying(model, [validate], samples=2000, seeds=[1])
     assert torch.equal(sampled.ln_lr(near, near), again.ln_lr(near, near))
-    other = integrate_varying(model, [validate], samples=2000, seed=2)
+    other = integrate_varying(model, [validate], samples=2000, seeds=[2])
     assert not torch.equal(sampled.ln_lr(near, near), other.ln_lr(near, near))
 
 

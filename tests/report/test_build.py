@@ -79,8 +79,7 @@ class MadeRun:
         validate = tuple(1 / value for value in test)  # what is best on validation is worst on test
         return ModelResult(name, validate, test, tuple(map(cllr_min, pairs)), (), 1.0)
 
-    def llr(self, name: str, split: int, part: str) -> Floats:
-        assert part == "test"
+    def llr(self, name: str, split: int) -> Floats:
         return self.llrs[name][split]
 
     def model(self, name: str, split: int) -> TwoLevel | None:
@@ -415,5 +414,5 @@ def test_axis_llrs_of_a_real_run_sum_to_its_llrs(real: SavedRun) -> None:
         model, part = real.model(name, 1), real.parts(name, 1)[2]
         assert model is not None
         same = analyse_axes(model, part).omnibus.same
-        saved = LLRs.from_matrix(real.llr(name, 1, "test"), part.trace.source, part.ref.source).same
+        saved = LLRs.from_matrix(real.llr(name, 1), part.trace.source, part.ref.source).same
         np.testing.assert_allclose(same, saved, rtol=1e-5, atol=1e-5)

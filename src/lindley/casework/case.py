@@ -137,11 +137,11 @@ class _Pair:
         x, y = (torch.from_numpy(side.mean[0].copy()) for side in (trace, ref))
         return cls(model, x, y, n_trace, n_ref, squares)
 
-    def scatter(self, n: int) -> Scatter | None:
-        """The scatter of n copies of the pair."""
+    def scatter(self, n: int, runs: int = 1) -> Scatter | None:
+        """The scatter of n copies of the pair, in each of several runs."""
         if self.squares is None:
             return None
-        of_x, of_y = (t.expand(1, n, -1) for t in self.squares)
+        of_x, of_y = (t.expand(runs, n, -1) for t in self.squares)
         return Scatter(of_x, of_y, self.n_trace - 1, self.n_ref - 1)
 
     def ln_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,7 +155,7 @@ class _Pair:
             return self.model.ln_lr_pairs(x[None], y[None], self.n_trace, self.n_ref, self.scatter(n))[0].sum(-1)
         # Points as runs, each with one pair: of all points against all, only these are wanted.
         model = self.model.map(lambda t: t.expand(n, *t.shape[1:]) if t.ndim > 1 else t)
-        return model.ln_lr(x[:, None], y[:, None], self.n_trace, self.n_ref)[:, 0, 0]
+        return model.ln_lr(x[:, None], y[:, None], self.n_trace, self.n_ref, self.scatter(1, n))[:, 0, 0]
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Floats, Floats]:
         """∂ ln LR/∂x and ∂ ln LR/∂y at several points (points, feature)."""

@@ -52,7 +52,7 @@ def render_case(case: Case) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"plain": plain, "number": number, "signed": _signed, "value": _value}
+    environment.filters |= {"plain": plain, "number": number, "signed": _signed, "value": _value, "capital": _capital}
     scale = figures.scale_figure(case)
     shares = figures.share_rows(case)
     return environment.get_template("case.html").render(
@@ -230,8 +230,12 @@ def _aligned(cells: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{whole}.{part:0<{decimals}}" if decimals else whole for whole, _, part in split)
 
 
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{_capital(text)}."
 
 
 def _asset(name: str) -> str:

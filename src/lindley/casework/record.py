@@ -252,10 +252,11 @@ def evaluate_batch(
         remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
     llr = system.llr_sides(trace.side, ref.side)
     lower, upper = system.bounds
+    spoken = f"{lower:.2f} to {upper:.2f}".replace("-", "−")
     beyond = np.count_nonzero((llr < lower) | (llr > upper))
     if beyond:
         message = (
-            f"{beyond} of {llr.size} log10 LRs lie outside {lower:.2f} to {upper:.2f}, which is as far as the validation "
+            f"{beyond} of {llr.size} log10 LRs lie outside {spoken}, which is as far as the validation "
             "pairs support them. Report the bounded LRs."
         )
         remarks.append(Remark("beyond-bounds", message))

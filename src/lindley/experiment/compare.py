@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
@@ -73,8 +73,8 @@ class Comparison:
 def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
     """Every model of every run, against the same model in the first run; or all against model ``to`` of the first run.
 
-    Differences are paired: split p of one run against split p of the other. That needs the same data and the same splits;
-    where they are not, the runs are shown without differences.
+    Differences are paired: split p of one run against split p of the other, for as many splits as both have. That needs the
+    same data and the same protocol; where they are not, the runs are shown without differences.
     """
     first = runs[0]
     if to is not None:
@@ -103,7 +103,7 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
             elif other not in first.models:
                 why_not = "not in the first"
             else:
-                pairs = zip(result.test_cllr, first.result(other).test_cllr, strict=True)
+                pairs = zip(result.test_cllr, first.result(other).test_cllr, strict=False)  # as many as both have
                 differences = tuple(a - b for a, b in pairs)
             against = None if differences is None else f"{other} in {first.folder}"
             lines.append(Line(str(run.folder), model, result, against, differences, why_not))
@@ -114,6 +114,6 @@ def _obstacle(a: SavedRun, b: SavedRun) -> str:
     """Why two runs do not pair; nothing if they do."""
     if a.content["data"]["sha256"] != b.content["data"]["sha256"]:
         return "it has other data"
-    if a.experiment.protocol != b.experiment.protocol:
-        return "it has another protocol (splits, replicates, shares or seed)"
+    if replace(a.experiment.protocol, splits=1) != replace(b.experiment.protocol, splits=1):
+        return "it has another protocol (replicates, shares or seed)"
     return ""

@@ -213,7 +213,8 @@ class ModelConfig(_ShortForm):
             raise LindleyError(f"model '{self.model}': samples is for a model whose variance is integrated as varying")
         if given.get("components", 1) > 1 and law:
             raise LindleyError(f"model '{self.model}': the variance is integrated out of models with one component")
-        return ModelName(name.gaussianiser, base, (*name.calibrations, *self.calibration), tuple(sorted(given.items())))
+        calibrations = (*name.calibrations, *self.calibration)
+        return ModelName(name.gaussianiser, base, calibrations, tuple(sorted(given.items())), name.cross_fitted)
 
     @property
     def row(self) -> str:

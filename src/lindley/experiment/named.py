@@ -174,6 +174,10 @@ def fit_model(
         LindleyError: if there are too few sources, or too few with several instances.
     """
     matrix = np.asarray(values, dtype=np.float64)
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1)) if matrix.ndim == 2 else []
+        where = f"row {bad[0] + 1} of {len(matrix)} is not" if len(bad) else f"the shape is {matrix.shape}"
+        raise LindleyError(f"finite numbers are needed to fit on, (rows, features): {where}")
     labels, first, code = np.unique(np.asarray(source), return_index=True, return_inverse=True)
     names = np.array([f"{k:08d}" for k in range(len(labels))])[code]
     rng = np.random.default_rng((choices.seed, 7))
@@ -251,7 +255,7 @@ def _fitted(
             model = integrate_common(model, [len(fit_on.trace.source)])
         elif name.integration == "varying":
             samples = cast(int | None, dict(name.options).get("samples"))
-            model = integrate_varying(model, [validate], samples=samples, seed=choices.seed)
+            model = integrate_varying(model, [validate], samples=samples, seeds=[choices.seed])
     else:
         raise LindleyError(f"model '{base}' can be used in an experiment, and not here")
     if not name.calibrations:

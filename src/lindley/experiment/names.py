@@ -1,7 +1,8 @@
 """Names of models: ``[gaussianiser:]base[+calibration …]``, as in ``yeo-johnson:tlm-kde+logistic+elub``.
 
-Options that differ from the defaults follow the base in brackets, ``ntlm-single-pairs-n1[orthonormal=qr]+logistic``; such
-names are made by an experiment file, and not read.
+``@cv`` behind it means cross-fitting: the model learns from train and validation sources, and is calibrated on pairs of them
+that were held out of the fit, as in ``tlm+logistic@cv``. Options that differ from the defaults follow the base in brackets,
+``ntlm-single-pairs-n1[orthonormal=qr]+logistic``; such names are made by an experiment file, and not read.
 """
 
 from __future__ import annotations
@@ -66,11 +67,13 @@ class ModelName:
     base: str
     calibrations: tuple[str, ...]
     options: tuple[tuple[str, str | int | float], ...] = ()  # those that were given, by name
+    cross_fitted: bool = False  # @cv: fitted on train and validation sources, calibrated on pairs held out of the fit
 
     def __str__(self) -> str:
         front = f"{self.gaussianiser}:" if self.gaussianiser else ""
         options = ",".join(f"{name}={value}" for name, value in self.options)
-        return front + "+".join((self.base + (f"[{options}]" if options else ""), *self.calibrations))
+        name = front + "+".join((self.base + (f"[{options}]" if options else ""), *self.calibrations))
+        return name + ("@cv" if self.cross_fitted else "")
 
     @property
     def before(self) -> ModelName | None:
@@ -95,7 +98,12 @@ class ModelName:
     @classmethod
     def parse(cls, text: str) -> ModelName:
         """Read a name, or say what is wrong with it and what was meant."""
-        front, colon, rest = text.strip().rpartition(":")
+        whole, at, how = text.strip().partition("@")
+        if at and how != "cv":
+            raise LindleyError(
+                f"model '{text}': only @cv can stand behind a name, for cross-fitting, as in tlm+logistic@cv."
+            )
+        front, colon, rest = whole.rpartition(":")
         base, *calibrations = rest.split("+")
         for part, known, what in [
             *([(front, GAUSSIANISER_NAMES, "transform")] if colon else []),
@@ -109,7 +117,12 @@ class ModelName:
                     f"model '{text}': there is no {what} '{part}'.{hint} Known: {_listing(known)}. "
                     "A name reads [transform:]model[+calibration…], as in yeo-johnson:tlm+logistic+elub."
                 )
-        return cls(front or None, base, tuple(calibrations))
+        if at and (base not in CLASSICAL or colon):
+            raise LindleyError(
+                f"model '{text}': @cv is for {' and '.join(CLASSICAL)}, without a transform in front: a neural model needs "
+                "its validation sources to know when to stop."
+            )
+        return cls(front or None, base, tuple(calibrations), cross_fitted=bool(at))
 
 
 def _listing(known: Mapping[str, str]) -> str:

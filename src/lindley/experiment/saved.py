@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from lindley.experiment.names import ModelName
 from lindley.experiment.plan import Unit, make_units
 from lindley.experiment.results import SCHEMA, ModelResult, Results
 from lindley.experiment.work import gaussianised, model_file
-from lindley.llrs import Floats
+from lindley.llrs import Floats, LLRs
 from lindley.models.two_level import TwoLevel
 from lindley.storage import model_from_bytes
 from lindley.training.history import History
@@ -112,11 +112,21 @@ class SavedRun:
         self.spec(row)
         return ModelResult.from_json(self.content["models"][row])
 
-    def llr(self, row: str, split: int, part: Literal["validate", "test"]) -> Floats:
-        """log10 LRs of all pairs (traces, refs)."""
-        name = self.spec(row)
-        arrays = self._arrays(name, split, "llrs.npz")
-        return np.asarray(arrays[f"{part}_{split + 1:02d}"], dtype=np.float64)
+    def llr(self, row: str, split: int) -> Floats:
+        """log10 LRs of all test pairs (traces, refs)."""
+        arrays = self._arrays(self.spec(row), split, "llrs.npz")
+        return np.asarray(arrays[f"test_{split + 1:02d}"], dtype=np.float64)
+
+    def validation(self, row: str, split: int) -> LLRs:
+        """log10 LRs of the validation pairs: those of the validation sources, or of pairs that cross-fitting held out."""
+        arrays = self._arrays(self.spec(row), split, "llrs.npz")
+        same, different, same_weight, different_weight = (
+            arrays.get(f"validate_{split + 1:02d}_{what}")
+            for what in ("same", "different", "same_weight", "different_weight")
+        )
+        if same is None or different is None:
+            raise LindleyError(f"{self.folder} holds no validation LLRs of {row}. Run the experiment again.")
+        return LLRs(same, different, same_weight, different_weight)
 
     def model(self, row: str, split: int) -> TwoLevel | None:
         """The model of one split; nothing for a post-hoc calibrated one."""

@@ -25,6 +25,7 @@ from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import Experiment
+from lindley.experiment.crossfit import held_out_llrs, join_parts
 from lindley.experiment.names import NEURAL, ModelName
 from lindley.experiment.plan import ORACLE, Unit, folder_name
 from lindley.integration.common import integrate_common
@@ -62,8 +63,8 @@ class _Scored:
     """A model on every split of the unit: the model itself where it is not a calibration, and its LLRs."""
 
     model: TwoLevel | None
-    validate: list[Floats]  # (traces, refs), log10
-    test: list[Floats]
+    validate: list[LLRs]  # of pairs that the model had not seen
+    test: list[Floats]  # (traces, refs), log10
     calibration: list[list[dict[str, Any]]]  # per split, the steps so far and their numbers
     seconds: float
 
@@ -87,12 +88,16 @@ def do_unit(
         known: dict[ModelName, _Scored] = {}
         for name in unit.models:
             if name.before is None:
-                model, history = _root(unit, splits, parts, experiment, report, threads)
-                known[name] = _scored(model, parts, started)
+                history = None
+                if name.cross_fitted:
+                    known[name] = _cross_fitted(unit, parts, experiment, started)
+                else:
+                    model, history = _root(unit, splits, parts, experiment, report, threads)
+                    known[name] = _scored(model, parts, started)
                 if history is not None:
                     files[model_file(name, unit.span, "history.npz")] = _npz(_history(history))
             else:
-                known[name] = _built_on(name, known[name.before], parts, unit.splits[0])
+                known[name] = _built_on(name, known[name.before], parts, _seeds(unit, experiment))
             scored = known[name]
             if scored.model is not None and name != ORACLE:
                 about = {"model": str(name), "splits": [index + 1 for index in unit.splits]}
@@ -145,15 +150,36 @@ def _root(
         return [oracle(population, split.scaling) for split in splits], None
     train_parts, validate_parts = [p[0] for p in parts], [p[1] for p in parts]
     if name.base not in NEURAL:
-        return fit_classical(train_parts, "kernel" if name.base == "tlm-kde" else "normal"), None
+        return fit_classical(train_parts, _between(name)), None
     architecture, training = _choices(name, experiment)
-    seeds = [(experiment.protocol.seed * 1_000_003 + index) % 2**63 for index in unit.splits]
+    seeds = _seeds(unit, experiment)
 
     def epochs(epoch: int, best: float) -> None:
         report(f"epoch {epoch} of {training.epochs}, validation Cllr {best:.4f}", epoch / training.epochs)
 
     trained = train(architecture, training, train_parts, validate_parts, seeds, progress=epochs, threads=threads)
     return trained.model, trained.history
+
+
+def _seeds(unit: Unit, experiment: Experiment) -> list[int]:
+    """One per split; those of a split do not depend on how many there are."""
+    return [(experiment.protocol.seed * 1_000_003 + index) % 2**63 for index in unit.splits]
+
+
+def _cross_fitted(unit: Unit, parts: Sequence[Parts], experiment: Experiment, started: float) -> _Scored:
+    """A classical model of train and validation sources together, with the LLRs of pairs that were held out of its fit."""
+    kind = _between(unit.root)
+    validate = [
+        held_out_llrs([train_part, validate_part], kind, np.random.default_rng((seed, 5)))
+        for (train_part, validate_part, _), seed in zip(parts, _seeds(unit, experiment), strict=True)
+    ]
+    model = fit_classical([join_parts([train_part, validate_part]) for train_part, validate_part, _ in parts], kind)
+    test = score(model, [part.trace for _, _, part in parts], [part.ref for _, _, part in parts])
+    return _Scored(model, validate, test, [[] for _ in parts], time.perf_counter() - started)
+
+
+def _between(name: ModelName) -> Literal["normal", "kernel"]:
+    return "kernel" if name.base == "tlm-kde" else "normal"
 
 
 def _choices(name: ModelName, experiment: Experiment) -> tuple[Architecture, Training]:
@@ -179,16 +205,16 @@ def _choices(name: ModelName, experiment: Experiment) -> tuple[Architecture, Tra
     return architecture, training
 
 
-def _built_on(name: ModelName, before: _Scored, parts: Sequence[Parts], seed: int) -> _Scored:
+def _built_on(name: ModelName, before: _Scored, parts: Sequence[Parts], seeds: Sequence[int]) -> _Scored:
     started = time.perf_counter() - before.seconds
     if name.calibrations:
-        return _calibrated(name.calibrations[-1], before, parts, started)
+        return _calibrated(name.calibrations[-1], before, started)
     model = cast(TwoLevel, before.model)
     if name.integration == "common":
         model = integrate_common(model, [len(train_part.trace.source) for train_part, _, _ in parts])
     else:
         samples = cast(int | None, dict(name.options).get("samples"))
-        model = integrate_varying(model, [validate for _, validate, _ in parts], samples=samples, seed=seed)
+        model = integrate_varying(model, [validate for _, validate, _ in parts], samples=samples, seeds=seeds)
     return _scored(model, parts, started)
 
 
@@ -204,17 +230,16 @@ def _scored(model: TwoLevel | list[TwoLevel], parts: Sequence[Parts], started: f
     else:
         both = [score(model, [part.trace for part in side], [part.ref for part in side]) for side in (validate, test)]
         whole = model
-    return _Scored(whole, both[0], both[1], [[] for _ in parts], time.perf_counter() - started)
+    seen = [_pairs(llr, part) for llr, part in zip(both[0], validate, strict=True)]
+    return _Scored(whole, seen, both[1], [[] for _ in parts], time.perf_counter() - started)
 
 
-def _calibrated(step: str, before: _Scored, parts: Sequence[Parts], started: float) -> _Scored:
+def _calibrated(step: str, before: _Scored, started: float) -> _Scored:
     """Fitted on the validation pairs of each split, applied to its validation and test pairs."""
-    fitted = [
-        CALIBRATIONS[step].fit(_pairs(llr, part)) for llr, (_, part, _) in zip(before.validate, parts, strict=True)
-    ]
+    fitted = [CALIBRATIONS[step].fit(llrs) for llrs in before.validate]
     return _Scored(
         None,
-        [f(llr) for f, llr in zip(fitted, before.validate, strict=True)],
+        [llrs.map(f) for f, llrs in zip(fitted, before.validate, strict=True)],
         [f(llr) for f, llr in zip(fitted, before.test, strict=True)],
         [[*steps, {"name": step, **f.describe()}] for steps, f in zip(before.calibration, fitted, strict=True)],
         time.perf_counter() - started,
@@ -226,10 +251,9 @@ def _pairs(llr: Floats, part: Part) -> LLRs:
 
 
 def _figures(scored: _Scored, parts: Sequence[Parts]) -> dict[str, Any]:
-    validate = [_pairs(llr, part) for llr, (_, part, _) in zip(scored.validate, parts, strict=True)]
     test = [_pairs(llr, part) for llr, (_, _, part) in zip(scored.test, parts, strict=True)]
     figures: dict[str, Any] = {
-        "validate": {"cllr": [float(cllr(llrs)) for llrs in validate]},
+        "validate": {"cllr": [float(cllr(llrs)) for llrs in scored.validate]},
         "test": {
             "cllr": [float(cllr(llrs)) for llrs in test],
             "cllr_min": [float(cllr_min(llrs)) for llrs in test],
@@ -242,19 +266,26 @@ def _figures(scored: _Scored, parts: Sequence[Parts]) -> dict[str, Any]:
 
 
 def _llr_arrays(unit: Unit, scored: _Scored, parts: Sequence[Parts]) -> dict[str, NDArray[Any]]:
-    """``test_01`` (traces × refs), with the sources of its rows and columns beside it; and so on."""
+    """Of every split, ``test_01`` (traces × refs) with the sources of its rows and columns, and the validation pairs."""
     arrays: dict[str, NDArray[Any]] = {}
-    for index, (_, validate, test), of_validate, of_test in zip(
-        unit.splits, parts, scored.validate, scored.test, strict=True
-    ):
-        for which, part, llr in (("validate", validate, of_validate), ("test", test, of_test)):
-            name = f"{which}_{index + 1:02d}"
-            arrays |= {
-                name: np.clip(llr, -LARGEST, LARGEST).astype(np.float32),
-                f"{name}_trace": part.trace.source,
-                f"{name}_ref": part.ref.source,
-            }
+    for index, (_, _, part), validate, test in zip(unit.splits, parts, scored.validate, scored.test, strict=True):
+        number = f"{index + 1:02d}"
+        arrays |= {
+            f"test_{number}": _single(test),
+            f"test_{number}_trace": part.trace.source,
+            f"test_{number}_ref": part.ref.source,
+            f"validate_{number}_same": _single(validate.same),
+            f"validate_{number}_different": _single(validate.different),
+        }
+        for side in ("same", "different"):
+            weight = getattr(validate, f"{side}_weight")
+            if weight is not None:
+                arrays[f"validate_{number}_{side}_weight"] = weight
     return arrays
+
+
+def _single(llr: Floats) -> NDArray[np.float32]:
+    return np.clip(llr, -LARGEST, LARGEST).astype(np.float32)
 
 
 def _history(history: History) -> dict[str, NDArray[Any]]:

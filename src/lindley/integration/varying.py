@@ -131,11 +131,11 @@ def sampled_nodes(prior: InverseGamma, rng: np.random.Generator, n: int) -> tupl
 
 
 def integrate_varying(
-    model: TwoLevel, validate: Sequence[Part], *, samples: int | None = None, seed: int = 0
+    model: TwoLevel, validate: Sequence[Part], *, samples: int | None = None, seeds: Sequence[int] | None = None
 ) -> TwoLevel:
     """The model with the within variance of every source integrated out, its law fitted on the validation parts.
 
-    By quadrature, or with that many ``samples`` per axis (the paper: 2000).
+    By quadrature, or with that many ``samples`` per axis (the paper: 2000), drawn with the seed of each run.
     """
     if not isinstance(model.between, NormalBetween):
         raise TypeError("the variance is integrated out of models with a normal law between sources")
@@ -152,7 +152,7 @@ def integrate_varying(
         if samples is None:
             nodes.append([quadrature_nodes(prior) for prior in priors])
         else:
-            rng = np.random.default_rng((seed, run))
+            rng = np.random.default_rng(run if seeds is None else seeds[run])
             nodes.append([sampled_nodes(prior, rng, samples) for prior in priors])
     most = max(len(sigma2) for run_nodes in nodes for sigma2, _ in run_nodes)
     sigma2, ln_weight = (np.full((len(nodes), most, n_axes), fill) for fill in (1.0, -np.inf))

@@ -80,7 +80,7 @@ def build_report(run: SavedRun) -> Report:
     figures = []
     for name in run.models:
         choice, result = choices[name], run.result(name)
-        llrs = [np.asarray(run.llr(name, split, "test"), dtype=np.float64) for split in range(len(grids))]
+        llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
         wanted = set(choice.named.values()) | {c.split for c in comparisons if name in c.models}
         for split in wanted:
             shown[name, split] = calibration_panel(name, split, result, grids[split], llrs[split])

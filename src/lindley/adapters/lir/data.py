@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
 from lindley.llrs import Floats, LLRs
+from lindley.models.pairs import distinct_items
 
 __all__ = ["Table", "as_llr_data", "features_of", "instances_of", "labelled", "paired_like"]
 
@@ -35,7 +36,7 @@ class Table(DataProvider):  # type: ignore[misc]
     def get_instances(self) -> FeatureData:
         """One instance per row of the table, with its source."""
         table = self.config.load()
-        groups = {} if table.group is table.source else {"group_ids": table.group.astype(object).astype(str)}
+        groups = {} if table.group is table.source else {"group_ids": table.group}
         return FeatureData(features=table.values, source_ids=table.source, instance_ids=table.instance, **groups)
 
 
@@ -59,10 +60,9 @@ def instances_of(pairs: PairedFeatureData, what: str) -> FeatureData:
     labels = np.repeat(pairs.source_ids, (n_trace, n_ref), axis=1).reshape(-1)
     there = ~np.isnan(rows).any(axis=1)
     rows, labels = rows[there], labels[there]
-    _, code = np.unique(labels, return_inverse=True)
-    _, first = np.unique(np.column_stack([code, rows]), axis=0, return_index=True)
-    first.sort()
-    return FeatureData(features=rows[first], source_ids=labels[first])
+    sources, code = np.unique(labels, return_inverse=True)
+    distinct = distinct_items(np.column_stack([code, rows])[:, None])[0].values
+    return FeatureData(features=distinct[:, 1:], source_ids=sources[distinct[:, 0].astype(np.intp)])
 
 
 def paired_like(pairs: PairedFeatureData, rows: InstanceData, what: str) -> PairedFeatureData:

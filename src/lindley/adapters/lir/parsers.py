@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lir.config.base import ConfigValue, YamlParseError, config_parser, pop_field
+from lir.config.base import ConfigValue, YamlParseError, check_is_empty, config_parser, pop_field
 from lir.config.lrsystem_architectures import parse_default_pipeline
 from lir.config.transform import parse_module, parse_pairing_config
 
@@ -30,14 +30,22 @@ def _two_level(config: ConfigValue, output_dir: Path) -> TwoLevelSystem:
         for key in ("preprocessing", "postprocessing")
     )
     pairs = _pairs(config, output_dir)
-    return _made(TwoLevelSystem, config, preprocessing=before, postprocessing=after, **pairs)
+    rest = config.as_dict()
+    config.value = {}
+    return _made(TwoLevelSystem, config.context, preprocessing=before, postprocessing=after, **pairs, **rest)
 
 
 def _saved_system(config: ConfigValue, output_dir: Path) -> SavedSystem:
-    """A saved lindley system as an LR system: ``path``, ``pairing``, ``n_trace_instances``, ``n_ref_instances``,
-    ``bounded`` and ``transformed``.
+    """A saved lindley system as an LR system.
+
+    The keys are ``path``, ``pairing``, ``n_trace_instances``, ``n_ref_instances``, ``bounded`` and ``transformed``.
     """
-    return _made(SavedSystem, config, **_pairs(config, output_dir))
+    path = pop_field(config, "path", validate_type=str)
+    bounded = pop_field(config, "bounded", default=True, validate_type=bool)
+    transformed = pop_field(config, "transformed", default=False, validate_type=bool)
+    pairs = _pairs(config, output_dir)
+    check_is_empty(config)
+    return _made(SavedSystem, config.context, path=path, bounded=bounded, transformed=transformed, **pairs)
 
 
 def _pairs(config: ConfigValue, output_dir: Path) -> dict[str, Any]:
@@ -52,14 +60,12 @@ def _pairs(config: ConfigValue, output_dir: Path) -> dict[str, Any]:
     }
 
 
-def _made(kind: type[T], config: ConfigValue, **parsed: Any) -> T:
-    """The system, from what was parsed and all that is left; an error names its place in the file."""
-    rest = config.as_dict()
-    config.value = {}
+def _made(kind: type[T], context: list[str], **arguments: Any) -> T:
+    """The system; an error names its place in the file."""
     try:
-        return kind(**parsed, **rest)
-    except (LindleyError, TypeError) as error:
-        raise YamlParseError(config.context, str(error)) from error
+        return kind(**arguments)
+    except LindleyError as error:
+        raise YamlParseError(context, str(error)) from error
 
 
 two_level = config_parser(_two_level, reference=TwoLevelSystem)
