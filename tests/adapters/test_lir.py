@@ -507,7 +507,7 @@ def test_lirs_figures_are_those_of_lindley_run() -> None:
     """The same split, scored by LiR with a lindley system and by lindley's own experiment."""
     names = ("tlm", "tlm-kde")
     table = Table.from_arrays(TRAIN.features, TRAIN.source_ids)
-    experiment = Experiment.model_validate({"name": "same", "data": "glass-simulated", "models": names})
+    experiment = Experiment.model_validate({"name": "same", "data": "glass.csv", "models": names})
     experiment = experiment.model_copy(update={"protocol": Protocol(splits=2)})
     results = run_experiment(experiment, table)
     for index in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,24 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert page.count("<script>") == 1
     assert "<img" not in page
     assert "alert(1)&lt;/script&gt;" in page
+
+
+def test_hostile_features_and_units_stay_text(tmp_path: Path) -> None:
+    one = make(tmp_path)
+    names = (HOSTILE, "a</text></svg><script>", 'b" onload="alert(3)', "Rb85")
+    said = replace(
+        one.explanation,
+        features=tuple(
+            replace(f, feature=n, unit=HOSTILE) for f, n in zip(one.explanation.features, names, strict=True)
+        ),
+        axes=tuple(replace(a, features=((HOSTILE, 1.0),)) for a in one.explanation.axes),
+    )
+    system = replace(one.system, features=names, units=(HOSTILE,) * 4)
+    file = replace(one.file, system=system, name=HOSTILE, about={**one.file.about, "data": {"name": HOSTILE}})
+    page = render_case(replace(one, explanation=said, file=file))
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+    assert ' onload="alert' not in page
 
 
 def test_the_same_case_gives_the_same_page(tmp_path: Path) -> None:

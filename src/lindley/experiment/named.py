@@ -175,8 +175,9 @@ def fit_model(
     """
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or not np.isfinite(matrix).all():
-        bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1)) if matrix.ndim == 2 else []
-        where = f"row {bad[0] + 1} of {len(matrix)} is not" if len(bad) else f"the shape is {matrix.shape}"
+        where = f"the shape is {matrix.shape}"
+        if matrix.ndim == 2:
+            where = f"row {int(np.argmin(np.isfinite(matrix).all(axis=1))) + 1} of {len(matrix)} is not"
         raise LindleyError(f"finite numbers are needed to fit on, (rows, features): {where}")
     labels, first, code = np.unique(np.asarray(source), return_index=True, return_inverse=True)
     names = np.array([f"{k:08d}" for k in range(len(labels))])[code]
