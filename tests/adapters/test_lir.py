@@ -535,8 +535,10 @@ def test_scoring_beside_lir() -> None:
     spec.loader.exec_module(bench)
     figures = bench.measure(bench.data(), rounds=3, lir_pairs=600)
     assert figures["largest_difference"] < 1e-8
-    assert max(figures["ratio"].values()) > 500
-    assert min(figures["ratio"].values()) > 200  # given pairs are told apart first, which a busy machine slows down
+    ratio = figures["ratio"]
+    assert ratio["lindley, matrix"] > 500
+    assert ratio["lindley, given pairs"] > 500
+    assert ratio["lindley, unrelated pairs"] > 3
 
 
 # ── the documentation ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,7 @@ PATH_NODES = 48
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the log10 LR lies when the training sources are drawn anew: the central 90 % of the replicates."""
+    """Where the log10 LR would lie if the training sources were others: the central 90 % of a bootstrap."""
 
     level: float
     lower: float
@@ -108,7 +108,7 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
         log10_similarity=similarity,
         log10_typicality=typicality,
         bounds=system.bounds,
-        interval=_interval(system, trace, ref),
+        interval=_interval(system, trace, ref, llr),
         axes=_axes(system, pair, path, modelled),
         features=_features(system, pair, path, modelled),
         n_trace=int(trace.count[0]),
@@ -253,13 +253,17 @@ def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[Ax
     )
 
 
-def _interval(system: System, trace: Side, ref: Side) -> Interval | None:
-    """The central part of the replicates' LRs; nothing for a system without replicates."""
+def _interval(system: System, trace: Side, ref: Side, llr: float) -> Interval | None:
+    """How the replicates scatter around their median, laid around the LR; nothing for a system without replicates.
+
+    A source that is drawn twice makes a kernel density rougher, so that all replicates lie to one side of the LR: that says
+    something of the bootstrap, and not of the training sources.
+    """
     if system.runs < 3:
         return None
     llrs = system.llr_replicates(trace, ref)
-    lower, upper = np.quantile(llrs, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(LEVEL, float(lower), float(upper), len(llrs))
+    lower, middle, upper = np.quantile(llrs, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+    return Interval(LEVEL, llr + float(lower - middle), llr + float(upper - middle), len(llrs))
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:

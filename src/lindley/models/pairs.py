@@ -2,7 +2,7 @@
 
 Pairs often repeat their items: n traces against n refs are n² pairs of 2 n items. So items are told apart first. Where the
 pairs fill a good part of the matrix of all traces against all refs, the matrix is computed and they are taken from it;
-otherwise they are computed one by one, each as a run of its own: every law broadcasts over runs.
+otherwise they are computed one by one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["distinct_items", "score_pairs"]
 
 Index = NDArray[np.intp]
 
-BY_PRODUCTS, BY_AXES = 100, 10
+BY_PRODUCTS, BY_AXES = 150, 10
 """Entries of a matrix for the time of a pair on its own: where a law is a matrix product, and where it goes axis by axis."""
 BLOCK_MATRIX = 1 << 22
 """Entries of the matrix at a time: 32 MiB."""
-BLOCK_PAIRS = 1 << 10
-"""Pairs at a time where they are computed one by one; times the kernels of a model, this is what is in memory."""
+BLOCK_RUNS, BLOCK_DIAGONAL = 1 << 10, 128
+"""Pairs at a time where they are computed one by one: as runs, and as the diagonal of a matrix."""
 
 
 def distinct_items(values: Floats) -> tuple[Side, Index]:
@@ -63,8 +63,7 @@ def score_pairs(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: In
         raise ValueError(f"pairs are scored by a model of one run: this one has {len(model.centre)}")
     if not len(trace):
         return np.empty(0)
-    by_axes = isinstance(model.between, AxisLaw) and not isinstance(model.between, NormalBetween)
-    if len(traces.source) * len(refs.source) <= (BY_AXES if by_axes else BY_PRODUCTS) * len(trace):
+    if len(traces.source) * len(refs.source) <= (BY_AXES if _goes_by_axes(model) else BY_PRODUCTS) * len(trace):
         return _from_matrix(model, traces, refs, trace, ref)
     return _one_by_one(model, traces, refs, trace, ref)
 
@@ -87,24 +86,35 @@ def _pairwise(edges: Index) -> list[tuple[int, int]]:
 
 
 def _one_by_one(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+    """A law by axes takes pairs as runs of their own; of one by products, they are the diagonals of small matrices."""
     llr = np.empty(len(trace))
-    like = model.projection
-    of_trace, of_ref = (torch.from_numpy(side.mean).to(like)[:, None] for side in (traces, refs))
+    as_runs = _goes_by_axes(model)
+    of_trace, of_ref = (torch.from_numpy(side.mean).to(model.projection) for side in (traces, refs))
     squares: tuple[Tensor, Tensor] | None = None
     if model.between.uses_scatter:
-        squares = item_squares(model, traces)[:, None], item_squares(model, refs)[:, None]
+        squares = item_squares(model, traces), item_squares(model, refs)
+
+    def shaped(values: Tensor) -> Tensor:
+        return values[:, None] if as_runs else values[None]
+
+    size = BLOCK_RUNS if as_runs else BLOCK_DIAGONAL
     for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
         chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
-        for begin in range(0, len(chosen), BLOCK_PAIRS):
-            some = chosen[begin : begin + BLOCK_PAIRS]
+        for begin in range(0, len(chosen), size):
+            some = chosen[begin : begin + size]
             i, j = torch.from_numpy(trace[some]), torch.from_numpy(ref[some])
             scatter = None
             if squares is not None and n_trace + n_ref > 2:
-                scatter = Scatter(squares[0][i], squares[1][j], n_trace - 1, n_ref - 1)
+                scatter = Scatter(shaped(squares[0][i]), shaped(squares[1][j]), n_trace - 1, n_ref - 1)
             with torch.inference_mode():
-                ln_lr = model.ln_lr(of_trace[i], of_ref[j], n_trace, n_ref, scatter)
-            llr[some] = ln_lr[:, 0, 0].cpu().numpy() / LN10
+                ln_lr = model.ln_lr(shaped(of_trace[i]), shaped(of_ref[j]), n_trace, n_ref, scatter)
+                found = ln_lr[:, 0, 0] if as_runs else ln_lr[0].diagonal()
+            llr[some] = found.cpu().numpy() / LN10
     return llr
+
+
+def _goes_by_axes(model: TwoLevel) -> bool:
+    return isinstance(model.between, AxisLaw) and not isinstance(model.between, NormalBetween)
 
 
 def _distinct_rows(rows: Floats) -> tuple[Index, Index]:
