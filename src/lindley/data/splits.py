@@ -93,6 +93,7 @@ class Part:
     values: Floats  # (rows, features)
     source: NDArray[np.str_]  # (rows,)
     is_trace: NDArray[np.bool_]  # (rows,)
+    group: NDArray[np.str_] | None = None  # (rows,); None if every source is its own group
 
     @cached_property
     def trace(self) -> Side:
@@ -110,7 +111,7 @@ class Part:
 
     def with_values(self, values: Floats) -> Part:
         """The same instances with other values, such as scaled ones."""
-        return Part(values, self.source, self.is_trace)
+        return Part(values, self.source, self.is_trace, self.group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +151,7 @@ def _split(table: Table, protocol: Protocol, index: int) -> Split:
     part_of_row = part_of_group[group_code[code[row]]]
 
     raw = [
-        Part(table.values[r], table.source[r], is_trace[part_of_row == k])
+        Part(table.values[r], table.source[r], is_trace[part_of_row == k], table.group[r])
         for k in range(3)
         for r in [row[part_of_row == k]]
     ]

@@ -17,7 +17,7 @@ from lindley.llrs import LN10
 from lindley.models.axes import AxisLaw
 from lindley.models.between import Between
 
-__all__ = ["TwoLevel", "score"]
+__all__ = ["TwoLevel", "map_tensors", "score"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -42,7 +42,7 @@ class TwoLevel:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> TwoLevel:
         """The same model with every tensor sent through ``function``: another precision, device or choice of runs."""
-        return _mapped(self, function)
+        return map_tensors(self, function)
 
     def project(self, values: Tensor) -> Tensor:
         """(run, items, feature) → (run, items, axis)."""
@@ -97,11 +97,11 @@ def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list
 T = TypeVar("T")
 
 
-def _mapped(value: T, function: Callable[[Tensor], Tensor]) -> T:
+def map_tensors(value: T, function: Callable[[Tensor], Tensor]) -> T:
     if isinstance(value, Tensor):
         return cast(T, function(value))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _mapped(getattr(value, f.name), function) for f in fields(value)})
+        return replace(value, **{f.name: map_tensors(getattr(value, f.name), function) for f in fields(value)})
     return value
 
 
