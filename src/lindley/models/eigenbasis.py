@@ -7,7 +7,9 @@ Statist. Assoc. 84, 881):
     u_i = (ν + (n_i − 1) p) / (ν + Σ_c cᵀ W⁻¹ c),      W = Σ_i u_i Σ_c c cᵀ / Σ_i (n_i − 1),
 
 iterated. A source that scatters wildly gets a small weight u_i, and does not turn the axes. W is then shrunk towards its
-diagonal. The between matrix B comes from the source means as in the classical model, and the axes solve B a = λ W a.
+diagonal. The between matrix B is the covariance of the source means less W/n, with gross outliers pulled in, and the axes
+solve B a = λ W a. (A Student-t estimate of B, which describes the bulk of the sources, did much worse: the population is not
+its bulk.)
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
+from lindley.models.sources import Sources
 
-__all__ = ["Eigenbasis", "Sources", "fit_eigenbasis"]
+__all__ = ["Eigenbasis", "fit_eigenbasis"]
 
 Floats = NDArray[np.float64]
 
@@ -29,49 +32,12 @@ FREEDOM = 5.0
 SHRINKAGE = 0.02
 """Least weight of the diagonal in the within matrix."""
 ITERATIONS, CONVERGED = 100, 1e-8
+FAR = 10.0
+"""Squared distance of a source mean from the centre, per feature and in units of the variance, from which it is gross."""
 LEAST_LAMBDA = 0.05
 """Variance between sources, in units of the variance within, that every axis is given at least."""
 LEAST_VARIANCE = 1e-8
 """Within variance, in units of the total variance of a feature, that every feature is given at least."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sources:
-    """Instances sorted by source, with the number of instances of each."""
-
-    values: Floats  # (rows, feature)
-    first: NDArray[np.intp]  # (sources,) first row of a source
-    count: NDArray[np.intp]  # (sources,)
-    group: NDArray[np.intp]  # (sources,) number of its group
-
-    @classmethod
-    def of(cls, values: Floats, source: NDArray[np.str_], group: NDArray[np.str_] | None = None) -> Sources:
-        """From rows in any order; the order of the sources is that of their names."""
-        labels, row, item, count = np.unique(source, return_index=True, return_inverse=True, return_counts=True)
-        groups = labels if group is None else group[row]
-        order = np.argsort(item, kind="stable")
-        return cls(values[order], np.cumsum(count) - count, count, np.unique(groups, return_inverse=True)[1])
-
-    def __len__(self) -> int:
-        return len(self.count)
-
-    def take(self, which: NDArray[np.intp]) -> Sources:
-        """Some of the sources."""
-        count = self.count[which]
-        first = np.cumsum(count) - count
-        rows = np.repeat(self.first[which] - first, count) + np.arange(count.sum())
-        return Sources(self.values[rows], first, count, self.group[which])
-
-    @property
-    def item(self) -> NDArray[np.intp]:
-        """The source of every row, (rows,)."""
-        return np.repeat(np.arange(len(self)), self.count)
-
-    @property
-    def means(self) -> Floats:
-        """(sources, feature)."""
-        result: Floats = np.add.reduceat(self.values, self.first, axis=0) / self.count[:, None]
-        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,44 +65,51 @@ def fit_eigenbasis(sources: Sources) -> Eigenbasis:
             f"the robust model needs at least three sources to learn from at a time, two of them measured twice: got "
             f"{len(sources)} sources, {(sources.count > 1).sum()} of them measured twice or more"
         )
-    m, n = len(sources), len(sources.values)
-    means = sources.means
-    centre = means.mean(axis=0)
-    total = sources.values.var(axis=0)
-    total = np.where(total > 0, total, 1.0)
     # In units of the features' own spread, so that no unit is special.
-    unit = np.sqrt(total)
-    contrasts, owner = _contrasts(sources)
+    unit = _spread(sources.values)
+    contrasts, owner = sources.contrasts()
     within = _student_scatter(contrasts / unit, owner)
-    kappa = (n - (sources.count**2).sum() / n) / (m - 1)
-    weighted = (means - np.average(means, axis=0, weights=sources.count)) * np.sqrt(sources.count)[:, None] / unit
-    between = (weighted.T @ weighted / (m - 1) - within) / kappa
+    means = sources.means / unit
+    centre, total = _centre_and_scatter(means)
+    between = total - within * np.mean(1 / sources.count)
     lam, axes = scipy.linalg.eigh((between + between.T) / 2, within)
     order = np.argsort(-lam, kind="stable")
-    return Eigenbasis(centre, axes[:, order] / unit[:, None], np.maximum(lam[order], LEAST_LAMBDA))
+    return Eigenbasis(centre * unit, axes[:, order] / unit[:, None], np.maximum(lam[order], LEAST_LAMBDA))
 
 
-def _contrasts(sources: Sources) -> tuple[Floats, NDArray[np.intp]]:
-    """n_i − 1 orthonormal contrasts of every source with n_i ≥ 2, (contrasts, feature), and whose they are."""
-    parts, owners = [], []
-    for n in np.unique(sources.count[sources.count > 1]):
-        which = np.flatnonzero(sources.count == n)
-        replicates = sources.values[sources.first[which][:, None] + np.arange(n)]  # (sources, n, feature)
-        parts.append(np.einsum("kn,snf->skf", scipy.linalg.helmert(n), replicates).reshape(-1, replicates.shape[-1]))
-        owners.append(np.repeat(which, n - 1))
-    return np.concatenate(parts), np.concatenate(owners)
+def _spread(values: Floats) -> Floats:
+    """A standard deviation per feature that outliers do not decide: of the middle half, if that is not zero."""
+    quarter, three = np.quantile(values, [0.25, 0.75], axis=0)
+    spread = (three - quarter) / 1.349
+    spread = np.where(spread > 0, spread, values.std(axis=0))
+    return np.where(spread > 0, spread, 1.0)
+
+
+def _centre_and_scatter(means: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of source means, those beyond `FAR` pulled in to it: gross outliers count, but not for more."""
+    n, p = means.shape
+    weight = np.ones(n)
+    for _ in range(ITERATIONS):
+        centre = np.average(means, axis=0, weights=weight)
+        deviations = means - centre
+        covariance = _regular((deviations * weight[:, None]).T @ deviations / (n - 1), p / (p + n))
+        new = np.minimum(1.0, FAR * p / np.maximum(_squared(deviations, covariance), 1e-300))
+        change = np.abs(new - weight).max()
+        weight = new
+        if change < 1e-6:
+            break
+    return centre, covariance
 
 
 def _student_scatter(contrasts: Floats, owner: NDArray[np.intp]) -> Floats:
-    """W of the module's formula, shrunk, from contrasts in units of the total standard deviation."""
+    """W of the module's formula, shrunk, from contrasts in units of the total standard deviation and their sources."""
     freedom, p = contrasts.shape
     _, source, count = np.unique(owner, return_inverse=True, return_counts=True)
     # Light shrinkage where measurements abound; most of the weight where there are fewer of them than features.
-    shrinkage = SHRINKAGE + (1 - SHRINKAGE) * (p / (p + freedom)) ** 2
+    shrinkage = SHRINKAGE + (1 - SHRINKAGE) * p / (p + freedom)
     scatter = _regular(contrasts.T @ contrasts / freedom, shrinkage)
     for _ in range(ITERATIONS):
-        distance = np.einsum("cf,cf->c", contrasts, scipy.linalg.solve(scatter, contrasts.T, assume_a="pos").T)
-        squared = np.bincount(source, distance)
+        squared = np.bincount(source, _squared(contrasts, scatter))
         weight = ((FREEDOM + count * p) / (FREEDOM + squared))[source]
         new = _regular((contrasts * weight[:, None]).T @ contrasts / freedom, shrinkage)
         change = np.abs(new - scatter).max() / np.abs(new).max()
@@ -144,6 +117,13 @@ def _student_scatter(contrasts: Floats, owner: NDArray[np.intp]) -> Floats:
         if change < CONVERGED:
             break
     return scatter
+
+
+def _squared(rows: Floats, scatter: Floats) -> Floats:
+    """xᵀ S⁻¹ x of every row."""
+    whitened = scipy.linalg.solve_triangular(scipy.linalg.cholesky(scatter, lower=True), rows.T, lower=True)
+    result: Floats = (whitened**2).sum(axis=0)
+    return result
 
 
 def _regular(covariance: Floats, shrinkage: float) -> Floats:

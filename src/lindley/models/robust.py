@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.population import Population
+from lindley.models.stabilise import Stabiliser
 from lindley.models.tails import BATCH_SCALES, CONTAMINATION_SCALES, LN_SCATTER, ln_scatter_weights, ln_student
 from lindley.models.two_level import map_tensors
 
@@ -115,7 +116,8 @@ MOST = 0.9
 class Robust:
     """A robust model of every run: plain tensors with a leading run dimension."""
 
-    centre: Tensor  # (run, 1, feature)
+    stabiliser: Stabiliser
+    centre: Tensor  # of stabilised features (run, 1, feature)
     projection: Tensor  # (run, feature, axis); axes with the largest λ first
     var_within: Tensor  # of one instance (run, 1, axis)
     population: Population
@@ -127,7 +129,7 @@ class Robust:
 
     def project(self, values: Tensor) -> Tensor:
         """(run, items, feature) → (run, items, axis)."""
-        return (values - self.centre) @ self.projection
+        return (self.stabiliser(values) - self.centre) @ self.projection
 
     def ln_lr(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> Tensor:
         """ln LR of all pairs of traces (run, traces, feature) and refs (run, refs, feature), (run, traces, refs).

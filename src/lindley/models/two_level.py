@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -17,13 +17,26 @@ from lindley.llrs import LN10
 from lindley.models.axes import AxisLaw
 from lindley.models.between import Between
 
-__all__ = ["TwoLevel", "map_tensors", "score"]
+__all__ = ["PairModel", "TwoLevel", "map_tensors", "score"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 BLOCK_PAIRS = 1 << 23
 """Pairs scored at a time, over all runs: 64 MiB of LLRs, and a few times that on the way."""
+
+
+class PairModel(Protocol):
+    """What scoring needs of a model: one per run, with all pairs at once."""
+
+    @property
+    def centre(self) -> Tensor:
+        """A typical instance (run, 1, feature)."""
+        ...
+
+    def ln_lr(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> Tensor:
+        """ln LR of all pairs of means of instances, (run, traces, refs)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +81,7 @@ class TwoLevel:
         return self.between
 
 
-def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
+def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
     """log10 LRs of all pairs of every run: one (traces, refs) matrix per run.
 
     Runs may differ in their numbers of items, and items in their numbers of instances. For more pairs than fit into
@@ -98,6 +111,7 @@ T = TypeVar("T")
 
 
 def map_tensors(value: T, function: Callable[[Tensor], Tensor]) -> T:
+    """A dataclass of tensors, nested or not, with every tensor sent through ``function``."""
     if isinstance(value, Tensor):
         return cast(T, function(value))
     if is_dataclass(value) and not isinstance(value, type):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lindley.errors import LindleyError
-from lindley.models.eigenbasis import Sources, fit_eigenbasis
+from lindley.models.eigenbasis import fit_eigenbasis
 from lindley.models.robust import Robust
+from lindley.models.sources import Sources
+from lindley.models.stabilise import Stabiliser, fit_stabiliser
 from lindley.training.kernel_sum import ln_population
 from lindley.training.scalars import START, assemble
 
@@ -31,6 +33,8 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 FOLDS = 5
+DEALS = 1
+"""How often sources are dealt anew."""
 MOST_KERNELS = 2000
 """Of more sources than this, an even choice gets a kernel."""
 MOST_SOURCES = 400
@@ -75,8 +79,13 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
 
 def model_of(parts: Sequence[Sources], theta: Tensor) -> Robust:
     """Basis and kernels of every set of sources, with the scalars ``theta`` (set, scalar)."""
+    stabilisers = [fit_stabiliser(sources) for sources in parts]
+    even = [s(torch.from_numpy(sources.values)[None])[0].numpy() for s, sources in zip(stabilisers, parts, strict=True)]
+    parts = [replace(sources, values=values) for sources, values in zip(parts, even, strict=True)]
     bases = [fit_eigenbasis(sources) for sources in parts]
-    kernels = [basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)]
+    kernels = [
+        basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
+    ]
     most = max(map(len, kernels))
     centres = np.zeros((len(parts), most, kernels[0].shape[1]))
     ln_weights = np.full((len(parts), most), -np.inf)
@@ -85,6 +94,9 @@ def model_of(parts: Sequence[Sources], theta: Tensor) -> Robust:
         ln_weights[i, : len(kernel)] = -math.log(len(kernel))
     return assemble(
         theta,
+        stabiliser=Stabiliser(
+            *(torch.cat([getattr(s, field.name) for s in stabilisers]) for field in fields(Stabiliser))
+        ),
         centre=torch.from_numpy(np.stack([b.centre for b in bases])[:, None]),
         projection=torch.from_numpy(np.stack([b.axes for b in bases])),
         var_between=torch.from_numpy(np.stack([b.var_between for b in bases])[:, None]),
@@ -97,15 +109,15 @@ def held_out(runs: Sequence[Sources], rngs: Sequence[np.random.Generator]) -> tu
     """The folds of all runs, and how many folds each run has."""
     others, own, n_folds = [], [], []
     for sources, rng in zip(runs, rngs, strict=True):
-        fold = deal(sources, rng)
         used = 0
-        for k in range(int(fold.max()) + 1):
-            inside = sources.take(np.flatnonzero(fold == k))
-            if len(inside) < 2 or (inside.count > 1).sum() < 1:
-                continue  # no pairs of both kinds
-            own.append(inside.take(_even(len(inside), MOST_SOURCES)))
-            others.append(sources.take(np.flatnonzero(fold != k)))
-            used += 1
+        for fold in (deal(sources, rng) for _ in range(DEALS)):
+            for k in range(int(fold.max()) + 1):
+                inside = sources.take(np.flatnonzero(fold == k))
+                if len(inside) < 2 or (inside.count > 1).sum() < 1:
+                    continue  # no pairs of both kinds
+                own.append(inside.take(_even(len(inside), MOST_SOURCES)))
+                others.append(sources.take(np.flatnonzero(fold != k)))
+                used += 1
         if used < 2:
             raise LindleyError(
                 f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from lindley.data.splits import Part
 from lindley.errors import LindleyError
-from lindley.models.eigenbasis import Sources
 from lindley.models.robust import Robust
+from lindley.models.sources import Sources
 from lindley.training.crossfit import HeldOut, held_out, ln_lr_held_out, model_of
 from lindley.training.quasi_newton import minimise
 from lindley.training.scalars import SCALARS, START, assemble, ln_prior
@@ -80,6 +80,7 @@ def _fit(
         base = some.model
         model = assemble(
             theta[row],
+            stabiliser=base.stabiliser,
             centre=base.centre,
             projection=base.projection,
             var_between=base.population.var,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lindley.models.population import Population
 from lindley.models.robust import Robust, Tails
+from lindley.models.stabilise import Stabiliser
 
 __all__ = ["SCALARS", "START", "Scalar", "assemble", "ln_prior", "values_of"]
 
@@ -29,13 +30,13 @@ class Scalar:
 
 
 SCALARS = (
-    Scalar("within", 1.0, 0.3),  # variance within sources, in units of the basis's own
+    Scalar("within", 1.0, 0.5),  # variance within sources, in units of the basis's own
     Scalar("width", 0.35, 0.5),  # h
     Scalar("narrow_width", 0.08, 1.0),  # g
     Scalar("narrow_weight", 0.1, 1.0, True),  # η
     Scalar("background", 0.1, 1.0, True),  # π
-    Scalar("nu", 8.0, 0.5),  # ν
-    Scalar("scatter_shape", 8.0, 0.5),  # α
+    Scalar("nu", 10.0, 1.0),  # ν
+    Scalar("scatter_shape", 6.0, 1.0),  # α
     Scalar("contamination", 0.003, 1.0, True),  # ε
     Scalar("relatedness", 0.001, 1.5, True),  # ρ
     Scalar("batch_var", 0.01, 1.5),  # γ
@@ -61,11 +62,19 @@ def values_of(theta: Tensor) -> dict[str, Tensor]:
 
 
 def assemble(
-    theta: Tensor, *, centre: Tensor, projection: Tensor, var_between: Tensor, centres: Tensor, ln_weights: Tensor
+    theta: Tensor,
+    *,
+    stabiliser: Stabiliser,
+    centre: Tensor,
+    projection: Tensor,
+    var_between: Tensor,
+    centres: Tensor,
+    ln_weights: Tensor,
 ) -> Robust:
     """A model from scalars, a basis and kernels."""
     value = values_of(theta)
     return Robust(
+        stabiliser=stabiliser,
         centre=centre,
         projection=projection,
         var_within=value["within"].expand(-1, -1, var_between.shape[-1]),
