@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
 from lindley.data.simulated import glass_population, simulate_table
 from lindley.data.splits import Part, Protocol, make_splits
@@ -251,6 +253,25 @@ def test_the_stabiliser_finds_a_trend_and_leaves_a_level_feature_alone() -> None
     slope = fit_stabiliser(sources).slope[0, 0]
     assert 0.3 < slope[0] < 0.7
     assert abs(slope[1]) < 0.12
+
+
+def test_it_is_saved_and_loaded_as_plain_tensors(tmp_path: Path) -> None:
+    model, parts = fit(draw(60, 3), splits=2)
+
+    def flat(value: object, prefix: str) -> dict[str, torch.Tensor]:
+        if isinstance(value, torch.Tensor):
+            return {prefix: value}
+        assert is_dataclass(value)
+        return {k: t for f in fields(value) for k, t in flat(getattr(value, f.name), f"{prefix}.{f.name}").items()}
+
+    save_file(flat(model, "robust"), tmp_path / "model.safetensors")
+    stored = load_file(tmp_path / "model.safetensors")
+    assert set(stored) == set(flat(model, "robust"))
+    values = iter(flat(model, "robust"))
+    loaded = fit(draw(40, 3), splits=2)[0].map(lambda t: stored[next(values)])  # another model's fields, in their order
+    trace = [torch.from_numpy(part.trace.mean)[None] for part in parts]
+    x = torch.cat([t[:, :10] for t in trace])
+    torch.testing.assert_close(loaded.ln_lr(x, x), model.ln_lr(x, x), rtol=0, atol=0)
 
 
 def test_a_large_table_is_subsampled() -> None:

@@ -9,8 +9,10 @@ z = (M x + N y)/(M + N), and the laws of δ of `lindley.models.tails`,
     p(x) = (1 − ε_M − ½ε) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s var_within / M)
 
 with ε_M = 1 − (1 − ε/4)^M, and f seen with the normal error of its argument. f(z) g(δ) is exact for normal replicates, where
-mean and difference are independent; with tails it is an approximation that is good where sources differ by more than their
-replicates do. ρ r(δ) f(z) says that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction
+mean and difference are independent. With tails it is an approximation that is good where sources differ by more than their
+replicates do: with var_between/var_within = 10, 100 and 1000 on each of four axes, ln LR was off by 0.3, 0.05 and 0.006 in the
+mean, for one instance against one and for more. Contaminated instances are taken to be rare and are not looked for among
+those that a mean was taken of. ρ r(δ) f(z) says that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction
 of forensic DNA): it bounds the LR from data.
 """
 
@@ -32,6 +34,8 @@ __all__ = ["Robust", "Tails"]
 
 BLOCK = 1 << 15
 """Pairs computed at a time: what a processor's cache holds."""
+MOST = 0.9
+"""Share of sets of instances that are contaminated, at most, by however many instances there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +110,6 @@ class Tails:
         eps = self.contamination[..., 0]
         any_eps = (1 - (1 - eps / 4) ** number + eps / 2).clamp_max(MOST)
         return torch.logaddexp(torch.log1p(-any_eps) + ln_f, (any_eps / len(CONTAMINATION_SCALES)).log() + far)
-
-
-MOST = 0.9
-"""Contamination of this share of sets of instances, at most, by however many instances there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ class Robust:
 
 
 def _ln_sum(terms: list[Tensor]) -> Tensor:
-    """ln Σ exp, without a stack of all terms where no gradient is asked for."""
+    """ln Σ exp."""
     total = terms[0]
     for term in terms[1:]:
         total = torch.logaddexp(total, term)

@@ -6,6 +6,9 @@ own instances say how good they are.
 
 Of the many different-source pairs most are hopelessly different and cost nothing. Of each fold, pairs are drawn with a
 probability that grows with their cost under the start values, and weighted with its inverse: sums over them are unbiased.
+
+Different sources of one group (windows of one vehicle) teach how alike related sources are. As groups are dealt as a whole, a
+fold holds more such pairs than the population does: each counts as often as it would among all sources of the run.
 """
 
 from __future__ import annotations
@@ -126,15 +129,18 @@ def held_out(runs: Sequence[Sources], rngs: Sequence[np.random.Generator]) -> tu
         n_folds.append(used)
     model = model_of(others, START.expand(len(own), -1))
     drawn = []
-    rng_of = [rng for rng, n in zip(rngs, n_folds, strict=True) for _ in range(n)]
-    for i, (sources, rng) in enumerate(zip(own, rng_of, strict=True)):
+    run_of = [(len(run), rng) for run, rng, n in zip(runs, rngs, n_folds, strict=True) for _ in range(n)]
+    for i, (sources, (n_sources, rng)) in enumerate(zip(own, run_of, strict=True)):
         one = model.map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
-        drawn.append(_draw(one, sources, rng))
+        drawn.append(_draw(one, sources, n_sources, rng))
     return _stack(model, drawn), n_folds
 
 
-def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> tuple[Floats, Index, Floats]:
-    """Instances on the axes, pairs (pair, 3) of trace, ref and whether same-source, and the pairs' weights."""
+def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Generator) -> tuple[Floats, Index, Floats]:
+    """Instances on the axes, pairs (pair, 3) of trace, ref and whether same-source, and the pairs' weights.
+
+    ``n_sources`` is the number of all sources of the run.
+    """
     twice = sources.count > 1
     first, second = sources.first, np.where(twice, sources.first + 1, -1)
     same = [np.stack([first[twice], second[twice]], 1)]
@@ -157,7 +163,9 @@ def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> tuple[Fl
     chance = _chances(cost, DIFFERENT_PER_FOLD)
     kept = rng.random(len(chance)) < chance
     different_pairs = np.stack([used[i[kept]], used[j[kept]]], 1)
-    different_weight = 1 / chance[kept] / len(chance)
+    group = sources.group[owner]
+    share = np.where(group[i] == group[j], (len(sources) - 1) / (n_sources - 1), 1.0)
+    different_weight = (share / share.sum())[kept] / chance[kept]
 
     with torch.inference_mode():
         instances = model.project(torch.from_numpy(sources.values)[None])[0].numpy()
