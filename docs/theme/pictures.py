@@ -39,6 +39,8 @@ STYLE = {
 }
 BETWEEN, WITHIN = 1.0, 0.02
 """Variances on the one axis of these pictures."""
+LIMITS = (-4.5, 2.5)
+"""Of the plots of calibration."""
 
 
 def log10_lr(x: np.ndarray, y: np.ndarray, between: float = BETWEEN, within: float = WITHIN) -> np.ndarray:
@@ -82,7 +84,7 @@ def similarity_and_typicality(figure: Figure) -> None:
     """The same distance, among common windows and among rare ones."""
     panels = figure.subplots(1, 2, sharey=True)
     for panel, y, name in zip(panels, (0.2, 2.3), ("A common window", "A rare window"), strict=True):
-        x = y + 0.12
+        x = y + 0.25
         grid = np.linspace(-3.2, 3.2, 1601)
         centre = BETWEEN / (BETWEEN + WITHIN) * y
         width = np.sqrt(WITHIN + BETWEEN * WITHIN / (BETWEEN + WITHIN))
@@ -97,7 +99,7 @@ def similarity_and_typicality(figure: Figure) -> None:
         panel.plot([x], [typicality], "o", color=DIFFERENT)
         panel.plot([y], [0], "^", color=INK, clip_on=False)
         panel.plot([x], [0], "v", color=NEUTRAL, clip_on=False)
-        panel.set_title(f"{name}: LR = {similarity:.2g} / {typicality:.2g} = {similarity / typicality:.3g}")
+        panel.set_title(f"{name}: LR = {similarity:.2g} / {typicality:.2g} = {similarity / typicality:.2g}")
         panel.set_xlabel("▲ ref, ▼ trace")
         panel.set_yticks([])
         panel.set_ylim(0, 2.6)
@@ -109,15 +111,23 @@ def surface(figure: Figure) -> None:
     axes = figure.subplots()
     grid = np.linspace(-3, 3, 481)
     x, y = np.meshgrid(grid, grid)
-    levels = [-100, -30, -10, -3, -1, 0, 0.5, 1, 1.5, 2, 2.5, 3]
+    levels = [-30, -10, -3, -1, 0, 1, 1.5, 2]
     values = log10_lr(x, y)
     colours = mpl.colors.LinearSegmentedColormap.from_list("llr", [DIFFERENT, "#ffffff", SAME])
-    scaled = np.where(values < 0, -np.log1p(-values) / np.log1p(100), values / 3)
-    image = axes.pcolormesh(x, y, scaled, cmap=colours, vmin=-1, vmax=1, shading="auto", rasterized=True)
-    image.set_rasterized(True)
+    scaled = np.where(values < 0, -np.log1p(np.maximum(-values, 0)) / np.log1p(100), values / 3)
+    axes.pcolormesh(x, y, scaled, cmap=colours, vmin=-1, vmax=1, shading="auto", rasterized=True)
     lines = axes.contour(x, y, values, levels=levels, colors=INK, linewidths=0.7, linestyles="solid")
-    places = [(2.75, 0.2), (2.0, 0.35), (1.25, 0.1), (0.85, -0.05), (0.0, -0.4), (-1.9, -1.9), (-2.5, -2.5)]
-    axes.clabel(lines, levels=[-100, -30, -10, -3, -1, 1.5, 2.5], fmt="%g", fontsize=8, manual=places)
+    places = [
+        (1.8, -1.2),
+        (1.2, -0.5),
+        (0.4, -0.5),
+        (-0.4, -0.9),
+        (-1.1, -1.35),
+        (-1.5, -1.2),
+        (-2.0, -2.2),
+        (2.6, 2.6),
+    ]
+    axes.clabel(lines, levels=levels, fmt="%g", fontsize=8, manual=places)
     axes.plot(grid, grid, ":", color=MUTED, linewidth=0.8)
     axes.set_aspect("equal")
     axes.set_xlabel("trace")
@@ -140,10 +150,10 @@ def heavy_tails(figure: Figure) -> None:
     nodes = (np.arange(400) + 0.5) / 400
     variances = stats.invgamma.ppf(nodes, alpha, scale=WITHIN * (alpha - 1))[:, None]
     x, y = difference / 2, -difference / 2
-    single = [_normal(x - 0, BETWEEN + v) for v in variances]
+    single = [_normal(x, BETWEEN + v) for v in variances]
     pair = [
-        _normal(x, BETWEEN + v) * _normal(y - BETWEEN / (BETWEEN + v) * x, v + BETWEEN * v / (BETWEEN + v))
-        for v in variances
+        single_x * _normal(y - BETWEEN / (BETWEEN + v) * x, v + BETWEEN * v / (BETWEEN + v))
+        for single_x, v in zip(single, variances, strict=True)
     ]
     varying = np.log10(np.mean(pair, axis=0) / np.mean(single, axis=0) ** 2)
     right.plot(difference, log10_lr(x, y), "--", color=DIFFERENT, label="one variance for all")
@@ -165,7 +175,7 @@ def cost(figure: Figure) -> None:
     axes.plot(llr, np.log2(1 + 10.0**-llr), color=SAME, label="the pair has one source")
     axes.plot(llr, np.log2(1 + 10.0**llr), "--", color=DIFFERENT, label="the pair has two sources")
     axes.plot([0], [1], "o", color=INK)
-    axes.annotate("LR = 1 costs 1 bit", (0, 1), (0.6, 2.2), arrowprops={"arrowstyle": "-", "color": MUTED})
+    axes.annotate("LR = 1 costs 1 bit", (0, 1), (1.1, 2.0), arrowprops={"arrowstyle": "-", "color": MUTED})
     axes.set_ylim(0, 10)
     axes.set_xlabel("log10 LR that was given")
     axes.set_ylabel("cost in bits")
@@ -181,12 +191,12 @@ def calibration(figure: Figure) -> None:
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     for panel, pairs, name in zip(panels, (llrs[1], after), ("As computed", "After logistic calibration"), strict=True):
         curve = pav_curve(pairs)
-        panel.plot([-4, 6], [-4, 6], "--", color=IDENTITY, label="LLRs that mean what they say")
+        panel.plot(LIMITS, LIMITS, "--", color=IDENTITY, label="LLRs that mean what they say")
         panel.plot(curve.llr, curve.pav_llr, color=SAME, label="these LLRs")
-        panel.set_xlim(-4, 6)
-        panel.set_ylim(-4, 6)
+        panel.set_xlim(LIMITS)
+        panel.set_ylim(LIMITS)
         panel.set_aspect("equal")
-        panel.set_title(f"{name}: Cllr {cllr(pairs):.3f}\n(Cllr_min {cllr_min(pairs):.3f})")
+        panel.set_title(f"{name}: \nCllr {cllr(pairs):.2f}, Cllr_min {cllr_min(pairs):.2f}")
         panel.set_xlabel("log10 LR that was given")
     panels[0].set_ylabel("log10 LR that it should have been")
     panels[0].legend(loc="upper left", fontsize=8.5)
@@ -206,7 +216,7 @@ PICTURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
     "model-surface.svg": (surface, (4.8, 4.4)),
     "model-heavy-tails.svg": (heavy_tails, (7.6, 3.3)),
     "model-cost.svg": (cost, (5.2, 3.2)),
-    "model-calibration.svg": (calibration, (7.4, 4.0)),
+    "model-calibration.svg": (calibration, (7.4, 4.5)),
 }
 """The pictures by file name: what draws them, and their size in inches."""
 

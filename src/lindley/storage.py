@@ -26,10 +26,13 @@ from lindley.integration.common import CommonVariance
 from lindley.integration.varying import VaryingVariance
 from lindley.models.between import KernelBetween, NormalBetween
 from lindley.models.mixture import MixtureBetween
+from lindley.models.population import Population
+from lindley.models.robust import Robust, Tails
 from lindley.models.scale import ScaleMixture
+from lindley.models.stabilise import Stabiliser
 from lindley.models.two_level import TwoLevel
 
-__all__ = ["KINDS", "MODEL", "from_bytes", "model_from_bytes", "model_to_bytes", "to_bytes"]
+__all__ = ["KINDS", "MODEL", "Model", "from_bytes", "model_from_bytes", "model_to_bytes", "to_bytes"]
 
 MODEL = "lindley-model/1"
 KEY = "lindley"
@@ -37,21 +40,24 @@ KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         TwoLevel, NormalBetween, MixtureBetween, KernelBetween, ScaleMixture, CommonVariance, VaryingVariance,
+        Robust, Stabiliser, Population, Tails,
         Logistic, Kernel, Pav, Elub, InvarianceBounds,
     )
 }  # fmt: skip
 HEADER_LENGTH = 8
+Model = TwoLevel | Robust
+"""What can be fitted, stored and scored."""
 T = TypeVar("T")
 
 
-def model_to_bytes(model: TwoLevel, about: Mapping[str, Any] | None = None) -> bytes:
+def model_to_bytes(model: Model, about: Mapping[str, Any] | None = None) -> bytes:
     """A model as a safetensors file; ``about`` is plain JSON that travels with it."""
     return to_bytes(model, MODEL, about)
 
 
-def model_from_bytes(data: bytes, name: str) -> tuple[TwoLevel, dict[str, Any]]:
+def model_from_bytes(data: bytes, name: str) -> tuple[Model, dict[str, Any]]:
     """What `model_to_bytes` wrote; ``name`` is for the message of the error if it is anything else."""
-    return from_bytes(data, name, TwoLevel, MODEL)
+    return from_bytes(data, name, (TwoLevel, Robust), MODEL)
 
 
 def to_bytes(
@@ -68,7 +74,7 @@ def to_bytes(
 
 
 def from_bytes(
-    data: bytes, name: str, kind: type[T], form: str, kinds: Mapping[str, type[Any]] = KINDS
+    data: bytes, name: str, kind: type[T] | tuple[type[T], ...], form: str, kinds: Mapping[str, type[Any]] = KINDS
 ) -> tuple[T, dict[str, Any]]:
     """What `to_bytes` wrote.
 

@@ -24,8 +24,8 @@ import torch
 from lindley.casework.system import System
 from lindley.data.splits import Side
 from lindley.llrs import LN10, Floats
-from lindley.models.axes import AxisLaw, Scatter
-from lindley.models.two_level import TwoLevel, item_squares
+from lindley.models.axes import Scatter
+from lindley.models.two_level import PairModel, item_squares
 
 __all__ = ["AxisShare", "Explanation", "FeatureShare", "Interval", "explain"]
 
@@ -121,7 +121,7 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
 class _Pair:
     """One trace and one ref, ready to be moved about: everything but their means stays as it is."""
 
-    model: TwoLevel
+    model: PairModel
     x: torch.Tensor  # (feature,), standardised
     y: torch.Tensor
     n_trace: int
@@ -129,19 +129,19 @@ class _Pair:
     squares: tuple[torch.Tensor, torch.Tensor] | None  # (axis,) each
 
     @classmethod
-    def of(cls, model: TwoLevel, trace: Side, ref: Side) -> _Pair:
+    def of(cls, model: PairModel, trace: Side, ref: Side) -> _Pair:
         n_trace, n_ref = int(trace.count[0]), int(ref.count[0])
         squares = None
-        if model.between.uses_scatter and n_trace + n_ref > 2:
+        if model.uses_scatter and n_trace + n_ref > 2:
             squares = (item_squares(model, trace)[0], item_squares(model, ref)[0])
         x, y = (torch.from_numpy(side.mean[0].copy()) for side in (trace, ref))
         return cls(model, x, y, n_trace, n_ref, squares)
 
-    def scatter(self, n: int, runs: int = 1) -> Scatter | None:
-        """The scatter of n copies of the pair, in each of several runs."""
+    def scatter(self, n: int) -> Scatter | None:
+        """The scatter of n copies of the pair."""
         if self.squares is None:
             return None
-        of_x, of_y = (t.expand(runs, n, -1) for t in self.squares)
+        of_x, of_y = (t.expand(1, n, -1) for t in self.squares)
         return Scatter(of_x, of_y, self.n_trace - 1, self.n_ref - 1)
 
     def ln_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,12 +150,7 @@ class _Pair:
 
     def ln_lr(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """ln LR with other means (points, feature) in place of its own."""
-        n = len(x)
-        if isinstance(self.model.between, AxisLaw):
-            return self.model.ln_lr_pairs(x[None], y[None], self.n_trace, self.n_ref, self.scatter(n))[0].sum(-1)
-        # Points as runs, each with one pair: of all points against all, only these are wanted.
-        model = self.model.map(lambda t: t.expand(n, *t.shape[1:]) if t.ndim > 1 else t)
-        return model.ln_lr(x[:, None], y[:, None], self.n_trace, self.n_ref, self.scatter(1, n))[:, 0, 0]
+        return self.model.ln_lr_given(x[None], y[None], self.n_trace, self.n_ref, self.scatter(len(x)))[0]
 
     def gradients(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Floats, Floats]:
         """∂ ln LR/∂x and ∂ ln LR/∂y at several points (points, feature)."""
@@ -227,7 +222,7 @@ def _features(system: System, pair: _Pair, path: _Path, modelled: float) -> tupl
 
 def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[AxisShare, ...]:
     projection = pair.model.projection[0]
-    if isinstance(pair.model.between, AxisLaw):
+    if pair.model.has_axis_shares:
         with torch.inference_mode():
             shares = (
                 pair.model.ln_lr_pairs(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from lindley.llrs import Floats
 from lindley.report.palette import log_ticks, number
@@ -182,16 +183,19 @@ def tick_label(value: float) -> str:
 def scatter_figure(case: Case) -> ScatterFigure | None:
     """Nothing for a model of one axis."""
     model = case.system.point
-    projection, centre = model.projection[0].numpy(), model.centre[0].numpy()
-    if projection.shape[1] < 2:
+    if model.projection.shape[-1] < 2:
         return None
     sd = np.sqrt(model.var_within_ref[0, 0].numpy())
-    sources = (case.system.population.means - centre) @ projection / sd
+
+    def on_axes(values: Floats) -> Floats:
+        return np.asarray(model.project(torch.from_numpy(values)[None])[0].numpy() / sd)
+
+    sources = on_axes(case.system.population.means)
     first, second = (int(k) for k in np.argsort(-sources.var(axis=0), kind="stable")[:2])
     pick = [first, second]
 
     def at(values: Floats) -> Floats:
-        return np.asarray(((values - centre) @ projection / sd)[:, pick])
+        return on_axes(values)[:, pick]
 
     names = {axis.axis: ", ".join(feature for feature, _ in axis.features[:2]) for axis in case.explanation.axes}
     ref = at(case.ref.side.values)

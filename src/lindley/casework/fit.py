@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.calibration import CALIBRATIONS, Elub
-from lindley.casework.system import Population, System, instance_digests, today
+from lindley.casework.system import KnownSources, System, instance_digests, today
 from lindley.data.scaling import Scaling
 from lindley.data.splits import Part, Side
 from lindley.data.table import Table
@@ -282,7 +282,7 @@ def _llrs(model: TwoLevel, part: Part) -> LLRs:
     return LLRs.from_matrix(score(model, [part.trace], [part.ref])[0], part.trace.source, part.ref.source)
 
 
-def _population(model: TwoLevel, values: Floats, source: Labels) -> Population:
+def _population(model: TwoLevel, values: Floats, source: Labels) -> KnownSources:
     """What the training sources looked like."""
     sources, item = np.unique(source, return_inverse=True)
     everything = Side(values, item, sources)
@@ -296,7 +296,7 @@ def _population(model: TwoLevel, values: Floats, source: Labels) -> Population:
     freedom_all = max(1, int((everything.count - 1).sum()))
     within = (deviations**2).sum(axis=0) / freedom_all
     between = np.maximum(means.var(axis=0, ddof=1) - within / everything.count.mean(), 0)
-    return Population(
+    return KnownSources(
         means=means,
         lowest=values.min(axis=0),
         highest=values.max(axis=0),

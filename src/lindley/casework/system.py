@@ -22,19 +22,20 @@ from lindley.data.table import Table
 from lindley.data.transform import Transform, TransformKind
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
+from lindley.models.robust import Robust
 from lindley.models.two_level import TwoLevel, score
 from lindley.storage import KINDS, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from lindley.casework.case import Explanation
 
-__all__ = ["FORMAT", "Population", "System", "instance_digests", "load", "load_with_about", "row_digests"]
+__all__ = ["FORMAT", "KnownSources", "System", "instance_digests", "load", "load_with_about", "row_digests"]
 
 FORMAT = "lindley-system/1"
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
+class KnownSources:
     """What the training sources looked like, in standardised features: to judge whether a case belongs among them."""
 
     means: Floats  # of the training sources (sources, feature)
@@ -60,9 +61,9 @@ class System:
     reference: str | None  # the column that they are divided by before the log
     mean: Floats  # standardisation (feature,)
     sd: Floats
-    model: TwoLevel
+    model: TwoLevel | Robust
     calibration: tuple[Any, ...]
-    population: Population
+    population: KnownSources
     bounds: tuple[float, float]  # log10 LR: what the validation pairs support
     digests: tuple[str, ...]
 
@@ -72,7 +73,7 @@ class System:
         return len(self.model.centre)
 
     @cached_property
-    def point(self) -> TwoLevel:
+    def point(self) -> TwoLevel | Robust:
         """The model without its replicates."""
         runs = self.runs
         return self.model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
@@ -237,7 +238,7 @@ def today() -> str:
 
 
 def _kinds() -> dict[str, type[Any]]:
-    return {**KINDS, "System": System, "Population": Population}
+    return {**KINDS, "System": System, "KnownSources": KnownSources}
 
 
 def _call(step: Calibration, llr: Floats) -> Floats:
@@ -247,7 +248,7 @@ def _call(step: Calibration, llr: Floats) -> Floats:
 def _require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
     n, model, population = len(system.features), system.model, system.population
-    if not isinstance(model, TwoLevel) or not isinstance(population, Population):
+    if not isinstance(model, TwoLevel | Robust) or not isinstance(population, KnownSources):
         raise ValueError("it has no model or no population")
     if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
         raise ValueError("its features have no names")

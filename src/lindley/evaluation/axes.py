@@ -19,7 +19,7 @@ from lindley.llrs import LN10, Floats, LLRs
 
 if TYPE_CHECKING:
     from lindley.data.splits import Part, Side
-    from lindley.models.two_level import TwoLevel
+    from lindley.models.two_level import PairModel
 
 __all__ = ["QQ", "AxisAnalysis", "AxisKind", "analyse_axes", "classify"]
 
@@ -146,7 +146,7 @@ def classify(llrs: LLRs) -> AxisKind:
 
 
 def analyse_axes(
-    model: TwoLevel, part: Part, *, run: int | None = None, most_different: int | None = 20_000, seed: int = 0
+    model: PairModel, part: Part, *, run: int | None = None, most_different: int | None = 20_000, seed: int = 0
 ) -> AxisAnalysis:
     """LLRs and z-scores per axis of one run on the part that belongs to it, in float64.
 
@@ -182,7 +182,7 @@ def analyse_axes(
     with torch.inference_mode():
         same = _llr_pairs(one, trace, ref, i_same, j_same)
         different = _llr_pairs(one, trace, ref, i_different, j_different)
-        mean, var = _between_moments(one)
+        mean, var = (t[0].cpu().numpy() for t in one.between_moments())
         x, y = (one.project(torch.from_numpy(side.mean).to(one.centre))[0].cpu().numpy() for side in (trace, ref))
         var_trace, var_ref = (v[0].cpu().numpy() for v in (one.var_within_trace, one.var_within_ref))
     d, e = var_trace / trace.count[:, None], var_ref / ref.count[:, None]  # (items, axis)
@@ -209,14 +209,14 @@ def _pairs(trace: Side, ref: Side, most_different: int | None, seed: int) -> tup
     return same // n_ref, same % n_ref, flat // n_ref, flat % n_ref
 
 
-def _llr_pairs(model: TwoLevel, trace: Side, ref: Side, i: Index, j: Index) -> Floats:
+def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> Floats:
     """log10 LRs (pairs, axis) of the traces i and the refs j."""
     import torch
 
     from lindley.models.axes import Scatter
     from lindley.models.two_level import item_squares
 
-    squares = tuple(item_squares(model, side) for side in (trace, ref)) if model.between.uses_scatter else None
+    squares = tuple(item_squares(model, side) for side in (trace, ref)) if model.uses_scatter else None
     llr = np.empty((len(i), model.projection.shape[-1]))
     # d and e belong to a number of instances, so pairs of equal numbers are scored together.
     numbers, group = np.unique(np.stack([trace.count[i], ref.count[j]]), axis=1, return_inverse=True)
@@ -232,23 +232,6 @@ def _llr_pairs(model: TwoLevel, trace: Side, ref: Side, i: Index, j: Index) -> F
                 )
             llr[some] = model.ln_lr_pairs(x, y, int(n_trace), int(n_ref), scatter)[0].cpu().numpy() / LN10
     return llr
-
-
-def _between_moments(model: TwoLevel) -> tuple[Floats, Floats]:
-    """Mean and variance of the source means (1, axis) of a model of one run."""
-    from lindley.models.between import NormalBetween
-    from lindley.models.mixture import MixtureBetween
-
-    law = getattr(model.between, "base", model.between)  # what an integrated variance was integrated out of
-    if isinstance(law, NormalBetween):
-        mean, var = law.mean[0], law.var[0]
-    elif isinstance(law, MixtureBetween):
-        weight = law.ln_weights[0].exp()
-        mean = (weight * law.means[0]).sum(0, keepdim=True)
-        var = (weight * (law.var[0] + (law.means[0] - mean) ** 2)).sum(0, keepdim=True)
-    else:
-        raise TypeError(f"{type(law).__name__} has no mean and variance per axis here")
-    return mean.cpu().numpy(), var.cpu().numpy()
 
 
 def _qq(z: Floats) -> QQ:

@@ -23,8 +23,7 @@ from lindley.experiment.plan import Unit, make_units
 from lindley.experiment.results import SCHEMA, ModelResult, Results
 from lindley.experiment.work import gaussianised, model_file
 from lindley.llrs import Floats, LLRs
-from lindley.models.two_level import TwoLevel
-from lindley.storage import model_from_bytes
+from lindley.storage import Model, model_from_bytes
 from lindley.training.history import History
 
 __all__ = ["SavedRun"]
@@ -128,7 +127,7 @@ class SavedRun:
             raise LindleyError(f"{self.folder} holds no validation LLRs of {row}. Run the experiment again.")
         return LLRs(same, different, same_weight, different_weight)
 
-    def model(self, row: str, split: int) -> TwoLevel | None:
+    def model(self, row: str, split: int) -> Model | None:
         """The model of one split; nothing for a post-hoc calibrated one."""
         name = self.spec(row)
         if name.calibrations:

@@ -37,7 +37,7 @@ from lindley.models.oracle import oracle
 from lindley.models.orthonormal import OrthonormalKind
 from lindley.models.parameters import Architecture
 from lindley.models.two_level import TwoLevel, score
-from lindley.storage import model_to_bytes
+from lindley.storage import Model, model_to_bytes
 from lindley.training.history import History
 from lindley.training.loop import Training, train
 
@@ -62,7 +62,7 @@ class Finished:
 class _Scored:
     """A model on every split of the unit: the model itself where it is not a calibration, and its LLRs."""
 
-    model: TwoLevel | None
+    model: Model | None
     validate: list[LLRs]  # of pairs that the model had not seen
     test: list[Floats]  # (traces, refs), log10
     calibration: list[list[dict[str, Any]]]  # per split, the steps so far and their numbers
@@ -142,7 +142,7 @@ def _one_thread() -> Iterator[None]:
 
 def _root(
     unit: Unit, splits: Sequence[Split], parts: Sequence[Parts], experiment: Experiment, report: Report, threads: int
-) -> tuple[TwoLevel | list[TwoLevel], History | None]:
+) -> tuple[Model | list[TwoLevel], History | None]:
     """Classical models from the training parts; neural ones with the best epoch on the validation parts."""
     name = unit.root
     if name == ORACLE:
@@ -218,7 +218,7 @@ def _built_on(name: ModelName, before: _Scored, parts: Sequence[Parts], seeds: S
     return _scored(model, parts, started)
 
 
-def _scored(model: TwoLevel | list[TwoLevel], parts: Sequence[Parts], started: float) -> _Scored:
+def _scored(model: Model | list[TwoLevel], parts: Sequence[Parts], started: float) -> _Scored:
     """Score validation and test pairs; a model of all runs at once, or one per run."""
     validate, test = [p[1] for p in parts], [p[2] for p in parts]
     if isinstance(model, list):

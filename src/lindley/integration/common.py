@@ -40,6 +40,10 @@ class CommonVariance(AxisLaw):
     base: NormalBetween
     n_points: Tensor  # n (run, 1, 1)
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Those of the law that the variance was integrated out of."""
+        return self.base.moments()
+
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:

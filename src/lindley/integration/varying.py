@@ -51,6 +51,10 @@ class VaryingVariance(AxisLaw):
     scale_ref: Tensor  # v(σ²)/v of the ref (run, node, axis)
     ln_weight: Tensor  # (run, node, axis)
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Those of the law that the variance was integrated out of."""
+        return self.base.moments()
+
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -36,6 +36,10 @@ class AxisLaw(ABC):
     """Whether more than the means of the instances counts: where the within variance is known, it does not."""
 
     @abstractmethod
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of source means, (run, 1, axis) each."""
+
+    @abstractmethod
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from lindley.models.axes import AxisLaw, Scatter
 
-__all__ = ["Between", "KernelBetween", "NormalBetween"]
+__all__ = ["LN_2PI", "Between", "KernelBetween", "NormalBetween", "coupled", "ln_sum_of_products"]
 
 LN_2PI = math.log(2 * math.pi)
 UNDERFLOW = 1e-280
 """A sum of products of exponentials below this may have lost terms; it is redone by an exact log-sum-exp."""
+TEMPERATURES = (1 / 16, 1 / 256)
+"""Where a sum is bounded: the lower, the wider its range and the looser the bound."""
 TERMS_PER_REDO = 1 << 24
 """Terms of exact sums held at a time: 128 MiB."""
 
@@ -32,6 +34,10 @@ class Between(Protocol):
     """The contract of a between-source law."""
 
     uses_scatter: ClassVar[bool]
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of source means, (run, 1, axis) each."""
+        ...
 
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln LR of all pairs, (run, traces, refs)."""
@@ -51,6 +57,10 @@ class NormalBetween(AxisLaw):
     mean: Tensor  # (run, 1, axis)
     var: Tensor  # b (run, 1, axis)
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """μ and b."""
+        return self.mean, self.var
+
     def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
         """ln N(x; μ, b + d)."""
         total = self.var + d
@@ -63,7 +73,7 @@ class NormalBetween(AxisLaw):
         x, y = x - self.mean, y - self.mean
         rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
-        return _coupled(x * (b / delta), y, rows, columns)
+        return coupled(x * (b / delta), y, rows, columns)
 
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
@@ -102,7 +112,7 @@ class NormalBetween(AxisLaw):
         x, y = x - self.mean, y - self.mean
         rows = 0.5 * (((b + d) * (b + e) / delta).log() - x**2 * b**2 / ((b + d) * delta)).sum(-1)
         columns = -0.5 * (y**2 * b**2 / ((b + e) * delta)).sum(-1)
-        return _coupled(x * (b / delta), y, rows, columns)
+        return coupled(x * (b / delta), y, rows, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +136,12 @@ class KernelBetween:
     var: Tensor  # b (run, 1, axis)
     ln_weights: Tensor  # ln w_k (run, kernel); −inf for padding
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Σ_k w_k μ_k, and b + Σ_k w_k (μ_k − mean)²."""
+        weight = self.ln_weights.exp()[..., None]
+        mean = (weight * self.centres).sum(1, keepdim=True)
+        return mean, self.var + (weight * (self.centres - mean) ** 2).sum(1, keepdim=True)
+
     def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
         """ln Σ_k w_k N(x; μ_k, b + d)."""
         total = self.var + d
@@ -137,8 +153,7 @@ class KernelBetween:
     def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
         """The formula of the class."""
         pair, a, c = self._terms(x, y, d, e)
-        ln_sum, lost = _ln_product(a, c)
-        return pair + _redo(ln_sum, lost, a, c)
+        return pair + ln_sum_of_products(a, c)
 
     def ln_joint_bounds(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of `ln_joint`, at the price of a product: equal where nothing underflowed.
@@ -159,7 +174,7 @@ class KernelBetween:
         kernel = self.ln_weights - 0.5 * ((d + e) / delta * mu**2).sum(-1)  # (run, kernel)
         a = (x * (e / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
         c = (y * (d / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
-        return _coupled(x * (b / delta), y, rows, columns), a, c
+        return coupled(x * (b / delta), y, rows, columns), a, c
 
     def ln_parts(
         self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
@@ -175,12 +190,30 @@ class KernelBetween:
         return self.ln_joint(x, y, d, e) - self.ln_marginal(x, d)[..., :, None] - self.ln_marginal(y, e)[..., None, :]
 
 
-def _coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """x yᵀ + rows + columns as one matrix product, so that the (traces, refs) result is written once."""
     ones_x, ones_y = torch.ones_like(x[..., :1]), torch.ones_like(y[..., :1])
     left = torch.cat([x, rows[..., None], ones_x], -1)
     right = torch.cat([y, ones_y, columns[..., None]], -1)
     return left @ right.mT
+
+
+def ln_sum_of_products(a: Tensor, c: Tensor, negligible: Tensor | None = None) -> Tensor:
+    """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel): a matrix product, exact where it underflows.
+
+    A sum that is certainly below ``negligible`` (run, traces, refs) may come out as −inf. As Σ z ≤ (Σ zᵗ)^(1/t) for
+    positive z and t < 1, a product at a higher temperature bounds a sum that underflowed.
+    """
+    ln_sum, lost = _ln_product(a, c)
+    if negligible is not None and bool(lost.any()):
+        with torch.no_grad():
+            hopeless = torch.zeros_like(lost)
+            for t in TEMPERATURES:
+                if bool((lost & ~hopeless).any()):
+                    hopeless |= lost & (_ln_product(a * t, c * t)[0] / t < negligible)
+        ln_sum = torch.where(hopeless, -torch.inf, ln_sum)
+        lost = lost & ~hopeless
+    return _redo(ln_sum, lost, a, c)
 
 
 def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

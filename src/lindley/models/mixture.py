@@ -26,6 +26,12 @@ class MixtureBetween(AxisLaw):
     var: Tensor  # b_k (run, component, axis)
     ln_weights: Tensor  # ln w_k (run, component, axis)
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Σ_k w_k μ_k, and Σ_k w_k (b_k + (μ_k − mean)²)."""
+        weight = self.ln_weights.exp()
+        mean = (weight * self.means).sum(1, keepdim=True)
+        return mean, (weight * (self.var + (self.means - mean) ** 2)).sum(1, keepdim=True)
+
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
 from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import NormalBetween
-from lindley.models.two_level import TwoLevel, item_squares, score
+from lindley.models.two_level import PairModel, TwoLevel, item_squares, score
 
 __all__ = ["distinct_items", "score_pairs"]
 
@@ -57,7 +57,7 @@ def distinct_items(values: Floats) -> tuple[Side, Index]:
     return Side(items[there], np.nonzero(there)[0], np.arange(len(first)).astype(np.str_)), which
 
 
-def score_pairs(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+def score_pairs(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
     """log10 LRs (pairs,) by a model of one run; pair k sets item ``trace[k]`` of the traces beside ``ref[k]`` of the refs."""
     if len(model.centre) != 1:
         raise ValueError(f"pairs are scored by a model of one run: this one has {len(model.centre)}")
@@ -68,7 +68,7 @@ def score_pairs(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: In
     return _one_by_one(model, traces, refs, trace, ref)
 
 
-def _from_matrix(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+def _from_matrix(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
     llr = np.empty(len(trace))
     order = np.argsort(trace, kind="stable")
     rows = max(1, BLOCK_MATRIX // len(refs.source))
@@ -85,13 +85,13 @@ def _pairwise(edges: Index) -> list[tuple[int, int]]:
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
-def _one_by_one(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
+def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
     """A law by axes takes pairs as runs of their own; of one by products, they are the diagonals of small matrices."""
     llr = np.empty(len(trace))
     as_runs = _goes_by_axes(model)
     of_trace, of_ref = (torch.from_numpy(side.mean).to(model.projection) for side in (traces, refs))
     squares: tuple[Tensor, Tensor] | None = None
-    if model.between.uses_scatter:
+    if model.uses_scatter:
         squares = item_squares(model, traces), item_squares(model, refs)
 
     def shaped(values: Tensor) -> Tensor:
@@ -113,8 +113,12 @@ def _one_by_one(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: In
     return llr
 
 
-def _goes_by_axes(model: TwoLevel) -> bool:
-    return isinstance(model.between, AxisLaw) and not isinstance(model.between, NormalBetween)
+def _goes_by_axes(model: PairModel) -> bool:
+    return (
+        isinstance(model, TwoLevel)
+        and isinstance(model.between, AxisLaw)
+        and not isinstance(model.between, NormalBetween)
+    )
 
 
 def _distinct_rows(rows: Floats) -> tuple[Index, Index]:

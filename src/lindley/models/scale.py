@@ -31,6 +31,10 @@ class ScaleMixture:
     ln_scales: Tensor  # ln τ_q (node,)
     ln_weights: Tensor  # ln ω_q (node,)
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Those of the law that the variance was integrated out of."""
+        return self.base.moments()
+
     def ln_marginal(self, x: Tensor, d: Tensor, scatter: Tensor | None = None) -> Tensor:
         """ln p(x), (run, traces); ``scatter`` is ln p(scatter of the instances | τ_q) per node (node, run, traces)."""
         terms = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import TypeVar, cast
+from typing import Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -17,13 +17,87 @@ from lindley.llrs import LN10
 from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import Between
 
-__all__ = ["TwoLevel", "item_squares", "score"]
+__all__ = ["PairModel", "TwoLevel", "item_squares", "map_tensors", "score"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 BLOCK_PAIRS = 1 << 23
 """Pairs scored at a time, over all runs: 64 MiB of LLRs, and a few times that on the way."""
+
+
+class PairModel(Protocol):
+    """What is asked of a model, by scoring, by casework and by reports: one model per run, all pairs at once.
+
+    Instances come as (run, items, feature). Every model looks at them on axes that are uncorrelated within and between
+    sources.
+    """
+
+    @property
+    def centre(self) -> Tensor:
+        """A typical instance (run, 1, feature)."""
+        ...
+
+    @property
+    def projection(self) -> Tensor:
+        """How features load on axes (run, feature, axis)."""
+        ...
+
+    @property
+    def var_within_trace(self) -> Tensor:
+        """Variance of one instance of a trace around its source, on the axes (run, 1, axis)."""
+        ...
+
+    @property
+    def var_within_ref(self) -> Tensor:
+        """Variance of one instance of a ref (run, 1, axis)."""
+        ...
+
+    @property
+    def uses_scatter(self) -> bool:
+        """Whether more than the means of instances counts."""
+        ...
+
+    @property
+    def has_axis_shares(self) -> bool:
+        """Whether `ln_lr_pairs` is there."""
+        ...
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The same model with every tensor sent through ``function``."""
+        ...
+
+    def project(self, values: Tensor) -> Tensor:
+        """(run, items, feature) → (run, items, axis)."""
+        ...
+
+    def between_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the source means on the axes, (run, 1, axis) each."""
+        ...
+
+    def ln_lr(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
+        """ln LR of all pairs of means of instances, (run, traces, refs)."""
+        ...
+
+    def ln_parts(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Similarity and typicality of all pairs: their difference is the ln LR."""
+        ...
+
+    def ln_lr_pairs(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
+        """What every axis adds to the ln LR of given pairs (run, pairs, axis)."""
+        ...
+
+    def ln_lr_given(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
+        """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +114,23 @@ class TwoLevel:
     var_within_ref: Tensor  # (run, 1, axis)
     between: Between
 
+    @property
+    def uses_scatter(self) -> bool:
+        """Whether the within variance is integrated out, so that the scatter of instances tells of it."""
+        return self.between.uses_scatter
+
+    @property
+    def has_axis_shares(self) -> bool:
+        """Whether the LLR is a sum of LLRs per axis."""
+        return isinstance(self.between, AxisLaw)
+
+    def between_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the source means on the axes, (run, 1, axis) each."""
+        return self.between.moments()
+
     def map(self, function: Callable[[Tensor], Tensor]) -> TwoLevel:
         """The same model with every tensor sent through ``function``: another precision, device or choice of runs."""
-        return _mapped(self, function)
+        return map_tensors(self, function)
 
     def project(self, values: Tensor) -> Tensor:
         """(run, items, feature) → (run, items, axis)."""
@@ -80,6 +168,21 @@ class TwoLevel:
         law = self._axis_law()
         return law.ln_lr_pairs(self.project(trace), self.project(ref), *self._variances(n_trace, n_ref), scatter)
 
+    def ln_lr_given(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
+        """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
+        if self.has_axis_shares:
+            return self.ln_lr_pairs(trace, ref, n_trace, n_ref, scatter).sum(-1)
+        # Every pair as a run of its own: of all traces against all refs, only these are wanted.
+        runs, pairs = trace.shape[:2]
+        each = self.map(lambda t: t.repeat_interleave(pairs, 0) if t.ndim > 1 and len(t) == runs else t)
+        if scatter is not None:
+            of_x, of_y = (t.flatten(0, 1)[:, None] for t in (scatter.trace, scatter.ref))
+            scatter = replace(scatter, trace=of_x, ref=of_y)
+        x, y = (t.flatten(0, 1)[:, None] for t in (trace, ref))
+        return each.ln_lr(x, y, n_trace, n_ref, scatter).reshape(runs, pairs)
+
     def _variances(self, n_trace: int, n_ref: int) -> tuple[Tensor, Tensor]:
         return self.var_within_trace / n_trace, self.var_within_ref / n_ref
 
@@ -89,7 +192,7 @@ class TwoLevel:
         return self.between
 
 
-def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
+def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
     """log10 LRs of all pairs of every run: one (traces, refs) matrix per run.
 
     Runs may differ in their numbers of items, and items in their numbers of instances. For more pairs than fit into
@@ -110,7 +213,7 @@ def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list
             x, y = _padded(traces, some_rows, model.centre), _padded(refs, some_columns, model.centre)
             with torch.inference_mode():
                 scatter = None
-                if model.between.uses_scatter and n_trace + n_ref > 2:
+                if model.uses_scatter and n_trace + n_ref > 2:
                     of_x, of_y = _padded_squares(model, traces, some_rows), _padded_squares(model, refs, some_columns)
                     scatter = Scatter(of_x, of_y, n_trace - 1, n_ref - 1)
                 llr = model.ln_lr(x, y, n_trace, n_ref, scatter).div_(LN10).cpu().numpy()
@@ -122,11 +225,12 @@ def score(model: TwoLevel, traces: Sequence[Side], refs: Sequence[Side]) -> list
 T = TypeVar("T")
 
 
-def _mapped(value: T, function: Callable[[Tensor], Tensor]) -> T:
+def map_tensors(value: T, function: Callable[[Tensor], Tensor]) -> T:
+    """A dataclass of tensors, nested or not, with every tensor sent through ``function``."""
     if isinstance(value, Tensor):
         return cast(T, function(value))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _mapped(getattr(value, f.name), function) for f in fields(value)})
+        return replace(value, **{f.name: map_tensors(getattr(value, f.name), function) for f in fields(value)})
     return value
 
 
@@ -146,15 +250,18 @@ def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Te
     return values
 
 
-def item_squares(model: TwoLevel, side: Side, run: int = 0) -> Tensor:
+def item_squares(model: PairModel, side: Side, run: int = 0) -> Tensor:
     """Sums of squares of the instances of every item around its mean, on the axes of a run: (items, axis)."""
-    projection = model.projection[run]
-    deviations = torch.from_numpy(side.values - side.mean[side.item]).to(projection) @ projection
-    squares = projection.new_zeros((len(side.source), projection.shape[-1]))
-    return squares.index_add_(0, torch.from_numpy(side.item).to(projection.device), deviations**2)
+    runs = len(model.centre)
+    one = model.map(lambda t: t[run : run + 1] if t.ndim > 1 and len(t) == runs else t)
+    item = torch.from_numpy(side.item).to(one.centre.device)
+    values = one.project(torch.from_numpy(side.values).to(one.centre)[None])[0]
+    zeros = values.new_zeros((len(side.source), values.shape[-1]))
+    means = zeros.index_add(0, item, values) / torch.from_numpy(side.count).to(values)[:, None]
+    return zeros.index_add(0, item, (values - means[item]) ** 2)
 
 
-def _padded_squares(model: TwoLevel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
+def _padded_squares(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
     """The sums of squares of the chosen items of every run, (run, items, axis), filled up with zeros."""
     squares = model.projection.new_zeros((len(sides), _longest(indices), model.projection.shape[-1]))
     for run, (side, index) in enumerate(zip(sides, indices, strict=True)):

@@ -14,8 +14,7 @@ from lindley.evaluation.metrics import eer
 from lindley.evaluation.streaming import compress
 from lindley.experiment.results import ModelResult
 from lindley.llrs import Floats, LLRs
-from lindley.models.axes import AxisLaw
-from lindley.models.two_level import TwoLevel
+from lindley.models.two_level import PairModel
 from lindley.report.figures import (
     AxisFigure,
     AxisPanel,
@@ -68,14 +67,14 @@ def loss_figure(name: str, split: int, history: History) -> LossFigure:
 
 
 def axis_figure(name: str, split: int, run: SavedRun) -> AxisFigure | None:
-    """Figures 3 and 4, if the LLR of the model is a sum over axes; a calibrated one is not."""
+    """Figures 3 and 4, if the LLR of the model is shared out over axes; a calibrated one is not."""
     model = run.model(name, split)
-    if model is None or not isinstance(model.between, AxisLaw):
+    if model is None or not model.has_axis_shares:
         return None
     return AxisFigure(name, split, axis_panels(model, run.parts(name, split)[2], run.table.features))
 
 
-def axis_panels(model: TwoLevel, part: Part, features: Sequence[str]) -> tuple[AxisPanel, ...]:
+def axis_panels(model: PairModel, part: Part, features: Sequence[str]) -> tuple[AxisPanel, ...]:
     """Every axis of a model of one run, on its test part."""
     analysis = analyse_axes(model, part, most_different=AXIS_PAIRS)
     h1, h2 = analysis.qq_h1, analysis.qq_h2

@@ -1,0 +1,133 @@
+"""Axes on which replicates and sources are uncorrelated, from few and outlying measurements.
+
+With the contrasts c of a source with n_i instances (n_i − 1 of them, each with covariance τ_i W), the within matrix
+is that of a Student-t law with ν degrees of freedom, τ_i being a scale of the whole source (Lange et al. 1989, J. Am.
+Statist. Assoc. 84, 881):
+
+    u_i = (ν + (n_i − 1) p) / (ν + Σ_c cᵀ W⁻¹ c),      W = Σ_i u_i Σ_c c cᵀ / Σ_i (n_i − 1),
+
+iterated. A source that scatters wildly gets a small weight u_i, and does not turn the axes. W is then shrunk towards its
+diagonal. The between matrix B is the covariance of the source means less W/n, with gross outliers pulled in, and the axes
+solve B a = λ W a. (A Student-t estimate of B, which describes the bulk of the sources, did much worse: the population is not
+its bulk.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from lindley.errors import LindleyError
+from lindley.models.sources import Sources
+
+__all__ = ["Eigenbasis", "fit_eigenbasis"]
+
+Floats = NDArray[np.float64]
+
+FREEDOM = 5.0
+"""ν of the within law: low, as single outliers must not decide."""
+SHRINKAGE = 0.02
+"""Least weight of the diagonal in the within matrix."""
+ITERATIONS, CONVERGED = 100, 1e-8
+FAR = 10.0
+"""Squared distance of a source mean from the centre, per feature and in units of the variance, from which it is gross."""
+LEAST_LAMBDA = 0.05
+"""Variance between sources, in units of the variance within, that every axis is given at least."""
+LEAST_VARIANCE = 1e-8
+"""Within variance, in units of the total variance of a feature, that every feature is given at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenbasis:
+    """x ↦ (x − centre) A: variance one within sources on every axis, λ between them, largest λ first."""
+
+    centre: Floats  # (feature,)
+    axes: Floats  # A (feature, axis)
+    var_between: Floats  # λ (axis,)
+
+    def __call__(self, values: Floats) -> Floats:
+        """(rows, feature) → (rows, axis)."""
+        result: Floats = (values - self.centre) @ self.axes
+        return result
+
+
+def fit_eigenbasis(sources: Sources) -> Eigenbasis:
+    """The eigenbasis of these sources.
+
+    Raises:
+        LindleyError: if there are not three sources, or no two of them were measured twice.
+    """
+    if len(sources) < 3 or (sources.count > 1).sum() < 2:
+        raise LindleyError(
+            f"the robust model needs at least three sources to learn from at a time, two of them measured twice: got "
+            f"{len(sources)} sources, {(sources.count > 1).sum()} of them measured twice or more"
+        )
+    # In units of the features' own spread, so that no unit is special.
+    unit = _spread(sources.values)
+    contrasts, owner = sources.contrasts()
+    within = _student_scatter(contrasts / unit, owner)
+    means = sources.means / unit
+    centre, total = _centre_and_scatter(means)
+    between = total - within * np.mean(1 / sources.count)
+    lam, axes = scipy.linalg.eigh((between + between.T) / 2, within)
+    order = np.argsort(-lam, kind="stable")
+    return Eigenbasis(centre * unit, axes[:, order] / unit[:, None], np.maximum(lam[order], LEAST_LAMBDA))
+
+
+def _spread(values: Floats) -> Floats:
+    """A standard deviation per feature that outliers do not decide: of the middle half, if that is not zero."""
+    quarter, three = np.quantile(values, [0.25, 0.75], axis=0)
+    spread = (three - quarter) / 1.349
+    spread = np.where(spread > 0, spread, values.std(axis=0))
+    return np.where(spread > 0, spread, 1.0)
+
+
+def _centre_and_scatter(means: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of source means, those beyond `FAR` pulled in to it: gross outliers count, but not for more."""
+    n, p = means.shape
+    weight = np.ones(n)
+    for _ in range(ITERATIONS):
+        centre = np.average(means, axis=0, weights=weight)
+        deviations = means - centre
+        covariance = _regular((deviations * weight[:, None]).T @ deviations / (n - 1), p / (p + n))
+        new = np.minimum(1.0, FAR * p / np.maximum(_squared(deviations, covariance), 1e-300))
+        change = np.abs(new - weight).max()
+        weight = new
+        if change < 1e-6:
+            break
+    return centre, covariance
+
+
+def _student_scatter(contrasts: Floats, owner: NDArray[np.intp]) -> Floats:
+    """W of the module's formula, shrunk, from contrasts in units of the total standard deviation and their sources."""
+    freedom, p = contrasts.shape
+    _, source, count = np.unique(owner, return_inverse=True, return_counts=True)
+    # Light shrinkage where measurements abound; most of the weight where there are fewer of them than features.
+    shrinkage = SHRINKAGE + (1 - SHRINKAGE) * p / (p + freedom)
+    scatter = _regular(contrasts.T @ contrasts / freedom, shrinkage)
+    for _ in range(ITERATIONS):
+        squared = np.bincount(source, _squared(contrasts, scatter))
+        weight = ((FREEDOM + count * p) / (FREEDOM + squared))[source]
+        new = _regular((contrasts * weight[:, None]).T @ contrasts / freedom, shrinkage)
+        change = np.abs(new - scatter).max() / np.abs(new).max()
+        scatter = new
+        if change < CONVERGED:
+            break
+    return scatter
+
+
+def _squared(rows: Floats, scatter: Floats) -> Floats:
+    """xᵀ S⁻¹ x of every row."""
+    whitened = scipy.linalg.solve_triangular(scipy.linalg.cholesky(scatter, lower=True), rows.T, lower=True)
+    result: Floats = (whitened**2).sum(axis=0)
+    return result
+
+
+def _regular(covariance: Floats, shrinkage: float) -> Floats:
+    """(1 − s) W + s diag(W), with a floor under the variances."""
+    result = (1 - shrinkage) * covariance
+    np.fill_diagonal(result, np.maximum(covariance.diagonal(), LEAST_VARIANCE))
+    return result
