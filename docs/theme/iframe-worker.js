@@ -4,12 +4,16 @@ if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
       super();
+      const home = new URL(url, location.href);
       this.frame = document.createElement("iframe");
       this.frame.hidden = true;
       this.frame.tabIndex = -1;
       document.body.appendChild(this.frame);
       this.ready = new Promise((resolve) => {
         const inside = this.frame.contentWindow, paper = inside.document;
+        paper.open(); // a document of its own: an empty frame's may be replaced later
+        paper.write("<!doctype html><body></body>");
+        paper.close();
         window.addEventListener("message", (event) => {
           if (event.source !== inside) return;
           const message = new MessageEvent("message", { data: event.data });
@@ -18,7 +22,7 @@ if (location.protocol === "file:") {
         });
         const load = (address) => new Promise((done) => {
           const script = paper.createElement("script");
-          script.src = new URL(address, url);
+          script.src = new URL(address, home);
           script.onload = done;
           paper.body.appendChild(script);
         });
@@ -28,7 +32,7 @@ if (location.protocol === "file:") {
           const event = new MessageEvent("message", { data, source: inside });
           window.dispatchEvent(event);
         };
-        load(url).then(resolve);
+        load(home).then(resolve);
       });
     }
     postMessage(data) {

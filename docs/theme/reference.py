@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import click
 import typer
 
 from lindley.cli import app
@@ -46,7 +46,6 @@ def command_line() -> str:
 
 def _command(command: Any, name: str) -> Iterator[str]:
     """One command, and the commands inside it."""
-    context = click.Context(command, info_name=name)
     inside = getattr(command, "commands", {})
     if name != "lindley":
         yield f"## {name}"
@@ -54,7 +53,7 @@ def _command(command: Any, name: str) -> Iterator[str]:
         arguments = " ".join(_argument(p) for p in command.params if p.param_type_name == "argument")
         yield f"```text\n{' '.join(filter(None, [name, arguments, '[OPTIONS]']))}\n```"
     yield from ("\n".join(line.strip() for line in part.splitlines()) for part in (command.help or "").split("\n\n"))
-    rows = [row for parameter in command.params if (row := _parameter(parameter, context))]
+    rows = [row for parameter in command.params if (row := _parameter(parameter))]
     if rows:
         yield "\n".join(["| | |", "|---|---|", *rows])
     for key, sub in inside.items():
@@ -66,7 +65,7 @@ def _argument(parameter: Any) -> str:
     return name if parameter.required else f"[{name}]"
 
 
-def _parameter(parameter: Any, context: click.Context) -> str | None:
+def _parameter(parameter: Any) -> str | None:
     """A row of the table: the name and what can be given, then what it means."""
     about = (getattr(parameter, "help", None) or "").strip()
     if parameter.param_type_name == "argument":
@@ -86,19 +85,19 @@ def _parameter(parameter: Any, context: click.Context) -> str | None:
 
 
 def _given(parameter: Any) -> str:
-    choices = getattr(parameter.type, "choices", None)
-    if choices:
-        return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
+    """What stands behind an option."""
+    kind = parameter.type_descriptor.annotation
     if parameter.metavar:
         return str(parameter.metavar)
-    return {"integer range": "NUMBER", "integer": "NUMBER", "path": "PATH"}.get(parameter.type.name, "TEXT")
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(str(choice.value) for choice in kind)
+    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
 
 
 def _cell(text: str) -> str:
-    """For a table of Markdown: one line; what looks like HTML, or like the end of a cell, does not."""
-    text = " ".join(text.split()).replace("|", "\\|")
-    parts = text.split("`")
-    parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*") for part in parts[::2]]
+    """For a table of Markdown: one line; outside code, what looks like HTML or like the end of a cell does not."""
+    parts = " ".join(text.split()).split("`")
+    parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|") for part in parts[::2]]
     return "`".join(parts)
 
 

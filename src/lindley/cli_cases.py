@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-DEFAULT_MODEL = "tlm-kde"
+DEFAULT_MODEL = "robust"
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
 REPORT_ENDINGS = (".html", ".htm", ".json", ".csv")
@@ -56,7 +56,7 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="tlm, tlm-kde, or a neural ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind; "
+            help="robust, tlm, tlm-kde, or a neural ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind; "
             "+logistic, +kde, +elub … behind that calibrate it afterwards."
         ),
     ] = DEFAULT_MODEL,

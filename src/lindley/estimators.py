@@ -37,8 +37,8 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
     """A two-level model that tells whether two sets of instances come from one source.
 
     Args:
-        model: the name of a model as in ``lindley run``: ``tlm``, ``tlm-kde``, ``ntlm-single-pairs-n1-varying``,
-            ``yeo-johnson:tlm+logistic+elub`` …; ``lindley models`` lists them.
+        model: the name of a model as in ``lindley run``: ``tlm``, ``tlm-kde``, ``robust``, ``tlm+logistic+elub@cv``,
+            ``ntlm-single-pairs-n1-varying``, ``yeo-johnson:tlm`` ….
         options: of a neural model, such as ``{"epochs": 500, "learning_rate": 0.003}``; the same as in an experiment file.
         validation: the share of the sources that is kept from the model, where it needs sources that it has not seen: for
             the best epoch of a training, or for a calibration. Other models are fitted on all sources.
@@ -139,7 +139,7 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         values, source = validate_data(self, X, y, dtype=np.float64, reset=False)
         _, code = np.unique(source, return_inverse=True)
         names = np.array([f"{k:08d}" for k in range(code.max() + 1)])[code]
-        part = draw_part(values, names, None, self.n_trace_instances, self.n_ref_instances)
+        part = draw_part(values, names, None, None, self.n_trace_instances, self.n_ref_instances)
         if not len(part.ref.source) or len(part.trace.source) < 2:
             raise ValueError("a score needs two sources at least, one of them measured twice")
         llr = self.fitted_.llr_matrix(part.trace, part.ref)

@@ -496,7 +496,7 @@ def test_examples_run_through_lir(example: str, data_folder: Path, tmp_path: Pat
         assert {path.name for path in results.iterdir()} >= {"PAV.png", "Tippett.png", "model.pkl"}
         assert isinstance(load_model(results / "model.pkl").lrsystem, adapter.TwoLevelSystem)
     if example == "glass-models":
-        assert len(rows) == 5
+        assert len(rows) == 7
     if example == "glass-side-by-side":
         theirs, ours = rows
         assert float(ours["cllr"]) == pytest.approx(float(theirs["cllr"]), abs=1e-10)

@@ -33,7 +33,9 @@ def test_folds_keep_groups_together_and_are_even() -> None:
 
 def test_held_out_pairs_are_those_of_models_fitted_without_them(table: Table) -> None:
     split = make_splits(table, Protocol(splits=1))[0]
-    llrs = held_out_llrs([split.train, split.validate], "normal", np.random.default_rng(3))
+    llrs = held_out_llrs(
+        [split.train, split.validate], lambda rest: fit_classical([rest], "normal"), np.random.default_rng(3)
+    )
     whole = join_parts([split.train, split.validate])
     assert whole.group is not None
     fold = deal_folds(whole.group, np.random.default_rng(3))

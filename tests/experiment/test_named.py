@@ -46,7 +46,9 @@ def test_every_model_fits_scores_and_travels(base: str) -> None:
     np.testing.assert_allclose(model.llr_matrix(*sides).diagonal(), llr, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["quantile:tlm", "yeo-johnson:tlm-kde+logistic", "tlm+kde", "tlm+pav+elub", "tlm+iv"])
+@pytest.mark.parametrize(
+    "name", ["quantile:tlm", "yeo-johnson:tlm-kde+logistic", "tlm+kde", "tlm+pav+elub", "tlm+iv@cv", "robust+logistic"]
+)
 def test_transforms_and_calibrations_travel(name: str) -> None:
     model = fitted(name)
     x, _ = instances(10, seed=1)
@@ -72,6 +74,7 @@ def test_what_needs_unseen_sources_gets_its_share() -> None:
         ({"model": "tlm"}, True, 20),
         ({"model": "tlm", "validation": 0}, True, 0),
         ({"model": "tlm+logistic", "validation": 0.5}, False, 30),
+        ({"model": "tlm+logistic@cv", "validation": 0}, False, 0),
         ({"model": "ntlm-single-pairs-n1", "options": {"epochs": 1}}, False, 20),
     ]:
         model = fit_model(x, source, ModelChoices.read(choices), hold_out=hold_out)
@@ -108,12 +111,14 @@ def test_a_calibration_is_fitted_on_pairs_of_unseen_sources() -> None:
 def test_a_part_keeps_an_instance_for_the_ref() -> None:
     source = np.array(["a", "a", "a", "a", "b", "b", "c"])
     values = np.arange(7.0)[:, None]
-    part = draw_part(values, source, None, 2, 1)
+    part = draw_part(values, source, None, None, 2, 1)
     assert part.values[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
     assert part.trace.count.tolist() == [2, 1, 1]
     assert part.ref.source.tolist() == ["a", "b"]
-    everything = draw_part(values, source, np.random.default_rng(0), 1)
+    everything = draw_part(values, source, source, np.random.default_rng(0), 1)
     assert sorted(everything.values[:, 0]) == sorted(values[:, 0])
+    assert everything.group is not None
+    np.testing.assert_array_equal(everything.group, everything.source)
 
 
 @pytest.mark.parametrize(

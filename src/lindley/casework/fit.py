@@ -1,9 +1,9 @@
 """Train a system on a table: the model, how sure it is, and what its validation pairs support.
 
-Classical models need no validation data for themselves. They are *cross-fitted*: the sources are dealt into folds, each fold
-is scored by a model that was fitted on the others, and all those LRs together give the calibration, the bounds and the
-validation figures; the system itself is fitted on all sources. A neural model stops on validation data, so it keeps a third
-of the sources for that, and its figures on them flatter it a little.
+Classical models and the robust one need no validation data of their own. They are *cross-fitted*: the sources are dealt into
+folds, each fold is scored by a model that was fitted on the others, and all those LRs together give the calibration, the
+bounds and the validation figures; the system itself is fitted on all sources. A neural model stops on validation data, so it
+keeps a third of the sources for that, and its figures on them flatter it a little.
 
 How sure the model is of its parameters is told by a bootstrap over sources (or groups of sources): each replicate is the
 same model fitted on sources drawn with replacement.
@@ -26,20 +26,25 @@ from lindley.data.splits import Part, Side
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import summary
-from lindley.experiment.names import NEURAL, ModelName
+from lindley.experiment.crossfit import deal_folds
+from lindley.experiment.names import NEURAL, ROBUST, ModelName
 from lindley.experiment.plan import versions
 from lindley.integration.common import integrate_common
 from lindley.integration.varying import integrate_varying
 from lindley.llrs import Floats, LLRs
 from lindley.models.classical import estimate_moments, fit_classical
 from lindley.models.parameters import Architecture
-from lindley.models.two_level import TwoLevel, item_squares, score
+from lindley.models.robust import Robust
+from lindley.models.two_level import PairModel, TwoLevel, item_squares, score
+from lindley.storage import Model
 from lindley.training.loop import Training, train
+from lindley.training.robust import STEPS, fit_robust, with_scalars
 from lindley.version import __version__
 
 __all__ = ["TrainedSystem", "TrainingChoices", "train_system"]
 
-FOLDS = 5
+CLASSICAL_REPLICATES, ROBUST_REPLICATES, NEURAL_REPLICATES = 100, 50, 20
+"""Of the bootstrap, unless it is said how many: a classical model is fitted at once, a neural one trained."""
 VALIDATION_SHARE = 1 / 3
 MIN_SOURCES = 10
 Labels = NDArray[np.str_]
@@ -50,8 +55,8 @@ Progress = Callable[[str, str, float], None]
 class TrainingChoices:
     """What `train_system` may be told."""
 
-    model: str = "tlm-kde"
-    replicates: int | None = None  # of the bootstrap; default 100 for classical models, 20 for neural ones
+    model: str = "robust"
+    replicates: int | None = None  # of the bootstrap; default 50, 100 for classical models, 20 for neural ones
     epochs: int = 2000
     seed: int = 0
     units: tuple[str | None, ...] = ()
@@ -85,21 +90,22 @@ def train_system(
     neural = name.root.base in NEURAL
     scaling = Scaling.fit(table.values, table.features, table.name)
     values = scaling(table.values)
-    progress(str(name), "validation", 0.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # shrinkage in a fold is told of the whole
-        if neural:
-            held_out = _held_out_neural(table, values, name, choices, rng, progress)
-        else:
-            held_out = _cross_fitted(table, name, rng)
+    model: Model
+    if neural:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model, held_out = _neural(table, values, name, choices, rng, progress)
+    elif name.root.base == ROBUST:
+        model, held_out = _robust(table, values, name, choices, rng, progress)
+    else:
+        progress(str(name), "fit, folds and bootstrap", 0.1)
+        model, held_out = _classical(table, values, name, choices, rng)
     calibration, llrs = [], held_out.llrs
     for step in name.calibrations:
         fitted = CALIBRATIONS[step].fit(llrs)
         calibration.append(fitted)
         llrs = llrs.map(fitted)
     bounds = Elub.fit(llrs)
-    progress(str(name), "bootstrap", 0.3 if not neural else 0.6)
-    model = held_out.model if held_out.model is not None else _fit_with_replicates(table, values, name, choices, rng)
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
     metrics = {key: float(value) if np.isfinite(value) else None for key, value in summary(llrs).items()}
     system = System(
@@ -144,11 +150,10 @@ def train_system(
 
 @dataclass(frozen=True, eq=False)
 class _HeldOut:
-    """LRs of pairs that the model had not seen; and the model, where it cannot be refitted on all sources."""
+    """LRs of pairs that the model had not seen, and how that came about."""
 
     llrs: LLRs
     how: str
-    model: TwoLevel | None = None
 
 
 def _require_data(table: Table) -> None:
@@ -160,19 +165,14 @@ def _require_data(table: Table) -> None:
         )
 
 
-def _cross_fitted(table: Table, name: ModelName, rng: np.random.Generator) -> _HeldOut:
+def _cross_fitted(table: Table, fit: Callable[[Part], PairModel], rng: np.random.Generator) -> _HeldOut:
     """Every source is scored by a model that has not seen it, nor any other of its group."""
-    groups = np.unique(table.group)
-    n_folds = min(FOLDS, len(groups) // 2)
-    fold_of = dict(
-        zip(groups[np.argsort(rng.random(len(groups)), kind="stable")], np.arange(len(groups)) % n_folds, strict=True)
-    )
-    fold = np.array([fold_of[group] for group in table.group])
+    fold = deal_folds(table.group, rng)
     same, different = [], []
-    for number in range(n_folds):
-        inside = fold == number
-        scaling = Scaling.fit(table.values[~inside], table.features, f"{table.name}, fold {number + 1}")
-        fitted = fit_classical([_part(scaling(table.values[~inside]), table.source[~inside])], _between(name))
+    for number in range(int(fold.max()) + 1):
+        inside, rest = fold == number, fold != number
+        scaling = Scaling.fit(table.values[rest], table.features, f"{table.name}, fold {number + 1}")
+        fitted = fit(_part(scaling(table.values[rest]), table.source[rest], table.group[rest]))
         held_out = _one_against_one(scaling(table.values[inside]), table.source[inside], rng)
         if len(held_out.ref.source) < 1 or len(held_out.trace.source) < 2:
             continue
@@ -183,25 +183,26 @@ def _cross_fitted(table: Table, name: ModelName, rng: np.random.Generator) -> _H
         raise LindleyError(f"{table.name}: no fold of the sources holds a source measured twice beside another one.")
     return _HeldOut(
         LLRs(np.concatenate(same), np.concatenate(different)),
-        f"cross-fitting: {n_folds} folds of sources, each scored by a model fitted on the others, one instance against one",
+        f"cross-fitting: {fold.max() + 1} folds of sources, each scored by a model fitted on the others, one instance "
+        "against one",
     )
 
 
-def _held_out_neural(
+def _neural(
     table: Table,
     values: Floats,
     name: ModelName,
     choices: TrainingChoices,
     rng: np.random.Generator,
     progress: Progress,
-) -> _HeldOut:
+) -> tuple[TwoLevel, _HeldOut]:
     """Train on two thirds, stop on the last third; the replicates are trained beside it, in one go."""
     groups = np.unique(table.group)
     order = groups[np.argsort(rng.random(len(groups)), kind="stable")]
     validating = np.isin(table.group, order[: max(2, round(VALIDATION_SHARE * len(groups)))])
     part = _part(values[~validating], table.source[~validating])
     validate = _one_against_one(values[validating], table.source[validating], rng)
-    replicates = 20 if choices.replicates is None else choices.replicates
+    replicates = NEURAL_REPLICATES if choices.replicates is None else choices.replicates
     parts = [part, *(_resampled(values, table, ~validating, rng) for _ in range(replicates))]
     _, projection, mode, within = name.root.base.split("-")
     architecture = Architecture(cast(Literal["single", "double"], projection), cast(Literal[1, 2], int(within[1:])))
@@ -220,39 +221,64 @@ def _held_out_neural(
         model = integrate_varying(model, [everything] * len(parts))
     runs = len(parts)
     point = model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
-    return _HeldOut(
+    return model, _HeldOut(
         _llrs(point, validate),
         "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
         "these figures a little; one instance against one",
-        model,
     )
 
 
-def _fit_with_replicates(
-    table: Table, values: Floats, name: ModelName, choices: TrainingChoices, rng: np.random.Generator
-) -> TwoLevel:
-    replicates = 100 if choices.replicates is None else choices.replicates
+def _resamples(table: Table, values: Floats, replicates: int, rng: np.random.Generator) -> list[Part]:
+    """All sources, and then the replicates of the bootstrap."""
     everything = np.ones(len(values), dtype=bool)
-    parts = [
-        _part(values, table.source),
-        *(_resampled(values, table, everything, rng) for _ in range(replicates)),
-    ]
+    resampled = (_resampled(values, table, everything, rng) for _ in range(replicates))
+    return [_part(values, table.source, table.group), *resampled]
+
+
+def _classical(
+    table: Table, values: Floats, name: ModelName, choices: TrainingChoices, rng: np.random.Generator
+) -> tuple[TwoLevel, _HeldOut]:
+    replicates = CLASSICAL_REPLICATES if choices.replicates is None else choices.replicates
+    parts = _resamples(table, values, replicates, rng)
+    kind = _between(name)
     estimate_moments(parts[:1])  # tells of shrinkage, once and of all sources
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fit_classical(parts, _between(name))
+        held_out = _cross_fitted(table, lambda part: fit_classical([part], kind), rng)
+        return fit_classical(parts, kind), held_out
+
+
+def _robust(
+    table: Table,
+    values: Floats,
+    name: ModelName,
+    choices: TrainingChoices,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> tuple[Robust, _HeldOut]:
+    """The scalars are found once, on held-out pairs; folds and replicates have a basis and kernels of their own."""
+
+    def steps(step: int, cost: float) -> None:
+        progress(str(name), f"step {step} of {STEPS}, held-out cost {cost:.4f}", 0.8 * step / STEPS)
+
+    replicates = ROBUST_REPLICATES if choices.replicates is None else choices.replicates
+    parts = _resamples(table, values, replicates, rng)
+    scalars = fit_robust([parts[:1]], [choices.seed], progress=steps).scalars
+    model = with_scalars([[part] for part in parts], scalars.expand(len(parts), -1))
+    held_out = _cross_fitted(table, lambda part: with_scalars([[part]], scalars), rng)
+    return model, held_out
 
 
 def _between(name: ModelName) -> Literal["normal", "kernel"]:
     return "kernel" if name.root.base == "tlm-kde" else "normal"
 
 
-def _part(values: Floats, source: Labels) -> Part:
+def _part(values: Floats, source: Labels, group: Labels | None = None) -> Part:
     """All instances: the first of every source as its trace, the others as its ref."""
     _, first = np.unique(source, return_index=True)
     is_trace = np.zeros(len(source), dtype=bool)
     is_trace[first] = True
-    return Part(values, source, is_trace)
+    return Part(values, source, is_trace, group)
 
 
 def _one_against_one(values: Floats, source: Labels, rng: np.random.Generator) -> Part:
@@ -272,17 +298,18 @@ def _resampled(values: Floats, table: Table, rows: NDArray[np.bool_], rng: np.ra
     members = {group: np.flatnonzero(rows & (table.group == group)) for group in groups}
     drawn = groups[rng.integers(len(groups), size=len(groups))]
     index = np.concatenate([members[group] for group in drawn])
-    labels = np.concatenate(
-        [[f"{source}#{draw}" for source in table.source[members[group]]] for draw, group in enumerate(drawn)]
+    draw = np.repeat(np.arange(len(drawn)), [len(members[group]) for group in drawn]).astype(np.str_)
+    sources, of_groups = (
+        np.strings.add(np.strings.add(labels[index], "#"), draw) for labels in (table.source, table.group)
     )
-    return _part(values[index], labels.astype(np.str_))
+    return _part(values[index], sources, of_groups)
 
 
-def _llrs(model: TwoLevel, part: Part) -> LLRs:
+def _llrs(model: PairModel, part: Part) -> LLRs:
     return LLRs.from_matrix(score(model, [part.trace], [part.ref])[0], part.trace.source, part.ref.source)
 
 
-def _population(model: TwoLevel, values: Floats, source: Labels) -> KnownSources:
+def _population(model: PairModel, values: Floats, source: Labels) -> KnownSources:
     """What the training sources looked like."""
     sources, item = np.unique(source, return_inverse=True)
     everything = Side(values, item, sources)

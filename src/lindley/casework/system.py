@@ -274,7 +274,7 @@ def _require_consistent(system: System, about: Mapping[str, Any]) -> None:
         raise ValueError("bounds")
     if not all(isinstance(about.get(key), dict) for key in ("data", "validation", "versions")):
         raise ValueError("nothing about its making")
-    centre = torch.from_numpy(population.means.mean(axis=0))[None, None]
+    centre = torch.from_numpy(population.means.mean(axis=0)).expand(system.runs, 1, -1)
     with torch.inference_mode():
         trial = system.calibrated((model.ln_lr(centre, centre) / LN10).numpy())
     if trial.shape != (system.runs, 1, 1) or not np.isfinite(trial).all():

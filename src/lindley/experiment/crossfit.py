@@ -1,10 +1,9 @@
-"""Cross-fitting of classical models: LLRs of pairs that were held out of the fit, from all sources that may be learnt from."""
+"""Cross-fitting: LLRs of pairs that were held out of the fit, from all sources that may be learnt from."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,7 @@ from numpy.typing import NDArray
 from lindley.data.splits import Part
 from lindley.errors import LindleyError
 from lindley.llrs import LLRs
-from lindley.models.classical import fit_classical
-from lindley.models.two_level import score
+from lindley.models.two_level import PairModel, score
 
 __all__ = ["FOLDS", "deal_folds", "held_out_llrs", "join_parts"]
 
@@ -41,9 +39,9 @@ def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = F
 
 
 def held_out_llrs(
-    parts: Sequence[Part], between: Literal["normal", "kernel"], rng: np.random.Generator, folds: int = FOLDS
+    parts: Sequence[Part], fit: Callable[[Part], PairModel], rng: np.random.Generator, folds: int = FOLDS
 ) -> LLRs:
-    """LLRs of the pairs inside every fold, by a model fitted on the other folds; groups stay in one fold."""
+    """LLRs of the pairs inside every fold, by a model that ``fit`` makes of the other folds; groups stay in one fold."""
     whole = join_parts(parts)
     assert whole.group is not None
     fold = deal_folds(whole.group, rng, folds)
@@ -53,10 +51,10 @@ def held_out_llrs(
         held_out = Part(whole.values[inside], whole.source[inside], whole.is_trace[inside])
         if len(held_out.ref.source) < 1 or len(held_out.trace.source) < 2:
             continue
-        rest = Part(whole.values[~inside], whole.source[~inside], whole.is_trace[~inside])
+        rest = Part(whole.values[~inside], whole.source[~inside], whole.is_trace[~inside], whole.group[~inside])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # shrinkage is told of the whole
-            model = fit_classical([rest], between)
+            model = fit(rest)
         llr = score(model, [held_out.trace], [held_out.ref])[0]
         pairs = LLRs.from_matrix(llr, held_out.trace.source, held_out.ref.source)
         same.append(pairs.same)

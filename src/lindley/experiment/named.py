@@ -2,13 +2,15 @@
 
 An experiment splits a table three ways. Other programs split two ways, and hand over instances to fit on. What needs
 sources that the model has not seen (the best epoch of a training, an integrated variance, a calibration) gets a share of
-the *sources*, drawn here; a model that needs none is fitted on all of them.
+the *sources*, drawn here; a model that needs none is fitted on all of them. So is one that is cross-fitted (``@cv``, and
+``robust``): it is calibrated on pairs that were held out of a fit, in turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -21,7 +23,8 @@ from lindley.data.scaling import Scaling
 from lindley.data.splits import MIN_GROUPS_PER_PART, Part, Side
 from lindley.errors import LindleyError
 from lindley.experiment.config import ModelConfig, OptionsConfig
-from lindley.experiment.names import CLASSICAL, NEURAL, ModelName
+from lindley.experiment.crossfit import held_out_llrs
+from lindley.experiment.names import CLASSICAL, NEURAL, ROBUST, ModelName
 from lindley.integration.common import integrate_common
 from lindley.integration.varying import integrate_varying
 from lindley.llrs import Floats, LLRs
@@ -30,8 +33,10 @@ from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
 from lindley.models.orthonormal import OrthonormalKind
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.parameters import Architecture
-from lindley.models.two_level import TwoLevel, score
+from lindley.models.robust import Robust
+from lindley.models.two_level import PairModel, TwoLevel, score
 from lindley.training.loop import Training, train
+from lindley.training.robust import fit_robust, with_scalars
 
 __all__ = ["FittedModel", "ModelChoices", "draw_part", "fit_model"]
 
@@ -62,8 +67,9 @@ class ModelChoices(ModelConfig):
 
     @property
     def needs_unseen(self) -> bool:
-        """Whether the model cannot be fitted without sources that it has not seen."""
-        return self.name.root.base in NEURAL or bool(self.name.calibrations)
+        """Whether the model cannot be fitted without sources that are kept from it."""
+        cross_fitted = self.name.cross_fitted or self.name.base == ROBUST
+        return self.name.root.base in NEURAL or bool(self.name.calibrations and not cross_fitted)
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -112,7 +118,7 @@ class FittedModel:
     name: ModelName
     scaling: Scaling
     gaussianising: Gaussianising | None
-    model: TwoLevel
+    model: PairModel
     calibration: Chain
     sources: Labels  # that the model was fitted on
     validation_sources: Labels  # that were kept from it
@@ -184,8 +190,7 @@ def fit_model(
     rng = np.random.default_rng((choices.seed, 7))
     unseen = np.zeros(len(labels), dtype=np.bool_)
     if choices.validation > 0 and (hold_out or choices.needs_unseen):
-        groups = labels if group is None else np.asarray(group)[first]
-        unseen = _unseen(groups, choices.validation, rng)
+        unseen = _unseen(labels if group is None else np.asarray(group)[first], choices.validation, rng)
     rows = unseen[code]
     scaling = Scaling.fit(matrix[~rows], [f"feature {k + 1}" for k in range(matrix.shape[1])], "the sources to fit on")
     name = choices.name
@@ -194,14 +199,16 @@ def fit_model(
     if name.gaussianiser is not None:
         gaussianising = Gaussianising(cast(Gaussianiser, name.gaussianiser), scaled[~rows])
         scaled = gaussianising(scaled)
-    fit_on = draw_part(scaled[~rows], names[~rows], rng)
-    model, chain = _fitted(choices, fit_on, (scaled[rows], names[rows]), rng, (n_trace, n_ref), progress)
+    groups = None if group is None else np.unique(np.asarray(group), return_inverse=True)[1].astype(np.str_)
+    seen, kept = ((scaled[some], names[some], None if groups is None else groups[some]) for some in (~rows, rows))
+    model, chain = _fitted(choices, seen, kept, rng, (n_trace, n_ref), progress)
     return FittedModel(name, scaling, gaussianising, model, chain, labels[~unseen], labels[unseen])
 
 
 def draw_part(
     values: Floats,
     source: NDArray[np.str_],
+    group: NDArray[np.str_] | None,
     rng: np.random.Generator | None,
     n_trace: int = 1,
     n_ref: int | None = None,
@@ -219,7 +226,8 @@ def draw_part(
     as_trace = np.where(taken > 1, np.minimum(n_trace, taken - 1), 1)
     drawn = rank < np.repeat(taken, count)
     rows = order[drawn]
-    return Part(values[rows], source[rows], (rank < np.repeat(as_trace, count))[drawn])
+    is_trace = (rank < np.repeat(as_trace, count))[drawn]
+    return Part(values[rows], source[rows], is_trace, None if group is None else group[rows])
 
 
 def _unseen(group: Labels, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -236,32 +244,47 @@ def _unseen(group: Labels, share: float, rng: np.random.Generator) -> NDArray[np
     return cast(NDArray[np.bool_], unseen[code])
 
 
+Rows = tuple[Floats, NDArray[np.str_], NDArray[np.str_] | None]
+"""Values, sources and groups, if any."""
+
+
 def _fitted(
     choices: ModelChoices,
-    fit_on: Part,
-    unseen: tuple[Floats, NDArray[np.str_]],
+    seen: Rows,
+    kept: Rows,
     rng: np.random.Generator,
     shape: tuple[int, int],
     progress: Progress | None,
-) -> tuple[TwoLevel, Chain]:
+) -> tuple[PairModel, Chain]:
     """The model, from its root over its integration to its calibration."""
     name = choices.name
     base = name.root.base
+    seeds = [choices.seed * 1_000_003 % 2**63]
+    fit_on = draw_part(*seen, rng)
+    model: PairModel
+    again: Callable[[Part], PairModel]  # the same on other sources, for pairs that are held out of a fit
     if base in CLASSICAL:
-        model = fit_classical([fit_on], "kernel" if base == "tlm-kde" else "normal")
+        again = partial(_classical, kind="kernel" if base == "tlm-kde" else "normal")
+        model = again(fit_on)
+    elif base == ROBUST:
+        robust = fit_robust([[fit_on]], seeds, progress=progress)
+        again = partial(_with_scalars, scalars=robust.scalars)
+        model = robust.model
     elif base in NEURAL:
-        validate = draw_part(*unseen, rng)
-        model = _trained(choices, [fit_on], [validate], progress)
+        validate = draw_part(*kept, rng)
+        model = _trained(choices, [fit_on], [validate], seeds, progress)
         if name.integration == "common":
             model = integrate_common(model, [len(fit_on.trace.source)])
         elif name.integration == "varying":
             samples = cast(int | None, dict(name.options).get("samples"))
-            model = integrate_varying(model, [validate], samples=samples, seeds=[choices.seed])
+            model = integrate_varying(model, [validate], samples=samples, seeds=seeds)
     else:
         raise LindleyError(f"model '{base}' can be used in an experiment, and not here")
     if not name.calibrations:
         return model, Chain((), ())
-    part = draw_part(*unseen, rng, *shape)
+    if not choices.needs_unseen:
+        return model, fit_chain(name.calibrations, held_out_llrs([draw_part(*seen, rng, *shape)], again, rng))
+    part = draw_part(*kept, rng, *shape)
     if not len(part.ref.source):
         raise LindleyError(
             f"none of the {len(part.trace.source)} sources kept for validation has a second measurement, so that there is "
@@ -271,8 +294,20 @@ def _fitted(
     return model, fit_chain(name.calibrations, LLRs.from_matrix(llr, part.trace.source, part.ref.source))
 
 
+def _classical(part: Part, kind: Literal["normal", "kernel"]) -> TwoLevel:
+    return fit_classical([part], kind)
+
+
+def _with_scalars(part: Part, scalars: torch.Tensor) -> Robust:
+    return with_scalars([[part]], scalars)
+
+
 def _trained(
-    choices: ModelChoices, fit_on: Sequence[Part], validate: Sequence[Part], progress: Progress | None
+    choices: ModelChoices,
+    fit_on: Sequence[Part],
+    validate: Sequence[Part],
+    seeds: Sequence[int],
+    progress: Progress | None,
 ) -> TwoLevel:
     """A neural model of one run, with the options that were given."""
     _, projection, mode, within = choices.name.root.base.split("-")
@@ -288,5 +323,4 @@ def _trained(
         raise LindleyError("device cuda: this machine has no CUDA device that torch can use. Use cpu.")
     settings = {key: given[key] for key in ("epochs", "batch", "learning_rate", "weight_decay") if key in given}
     training = Training(cast(Literal["pairs", "sources"], mode), watched=0, device=choices.device, **settings)
-    seeds = [choices.seed * 1_000_003 % 2**63]
     return train(architecture, training, fit_on, validate, seeds, progress=progress).model

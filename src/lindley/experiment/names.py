@@ -20,6 +20,7 @@ __all__ = [
     "GAUSSIANISER_NAMES",
     "INTEGRATIONS",
     "NEURAL",
+    "ROBUST",
     "ModelName",
 ]
 
@@ -28,6 +29,7 @@ CLASSICAL = {
     "tlm": "two-level model, normal between sources",
     "tlm-kde": "two-level model, kernel density between sources",
 }
+ROBUST = "robust"
 NEURAL = {
     f"ntlm-{projection}-{mode}-n{within}": f"neural two-level model, {projection} projection, trained on {mode}, "
     f"{'one within variance' if within == 1 else 'within variances for trace and ref'}"
@@ -42,6 +44,7 @@ INTEGRATIONS = {
 INTEGRATION_OPTIONS = ("samples",)
 """Options that only matter once the variance is integrated out: models that differ in them share their training."""
 BASES = {
+    ROBUST: "robust model: heavy tails, kernel densities and relatedness, cross-fitted on train and validation sources",
     **CLASSICAL,
     **NEURAL,
     **{f"{name}-{law}": f"{text}; {about}" for name, text in NEURAL.items() for law, about in INTEGRATIONS.items()},
@@ -117,6 +120,11 @@ class ModelName:
                     f"model '{text}': there is no {what} '{part}'.{hint} Known: {_listing(known)}. "
                     "A name reads [transform:]model[+calibration…], as in yeo-johnson:tlm+logistic+elub."
                 )
+        if base == ROBUST and (colon or at):
+            raise LindleyError(
+                f"model '{text}': robust is cross-fitted and evens out its features by itself. Leave out what stands in "
+                "front of it and @cv."
+            )
         if at and (base not in CLASSICAL or colon):
             raise LindleyError(
                 f"model '{text}': @cv is for {' and '.join(CLASSICAL)}, without a transform in front: a neural model needs "

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from lindley.experiment.config import Experiment
-from lindley.experiment.names import NEURAL, ModelName
+from lindley.experiment.names import NEURAL, ROBUST, ModelName
 from lindley.version import __version__
 
 __all__ = ["GROUP", "LIBRARIES", "Unit", "code_digest", "make_units", "versions"]
@@ -29,6 +29,8 @@ TRAINING_EFFORT = 100.0
 """A training takes about this many times as long as a classical fit; it only serves the progress bar."""
 LONGEST = 100
 """Letters in the name of a folder; a longer name of a model ends in a digest."""
+ROBUST_EFFORT = 30.0
+"""And the robust model takes about this many times as long."""
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 """What the numbers of a result depend on, besides this package."""
 ORACLE = ModelName(None, "oracle", ())
@@ -60,7 +62,8 @@ class Unit:
     @property
     def effort(self) -> float:
         """How long it takes, compared with others."""
-        return len(self.splits) * (TRAINING_EFFORT if self.root.base in NEURAL else 1.0)
+        effort = {ROBUST: ROBUST_EFFORT}.get(self.root.base, TRAINING_EFFORT if self.root.base in NEURAL else 1.0)
+        return len(self.splits) * effort
 
     def key(self, experiment: Experiment, data_sha256: str) -> str:
         """A digest of everything that decides the numbers of the unit: equal keys, equal results."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import Experiment
 from lindley.experiment.crossfit import held_out_llrs, join_parts
-from lindley.experiment.names import NEURAL, ModelName
+from lindley.experiment.names import NEURAL, ROBUST, ModelName
 from lindley.experiment.plan import ORACLE, Unit, folder_name
 from lindley.integration.common import integrate_common
 from lindley.integration.varying import integrate_varying
@@ -36,10 +37,12 @@ from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
 from lindley.models.oracle import oracle
 from lindley.models.orthonormal import OrthonormalKind
 from lindley.models.parameters import Architecture
-from lindley.models.two_level import TwoLevel, score
+from lindley.models.robust import Robust
+from lindley.models.two_level import PairModel, TwoLevel, score
 from lindley.storage import Model, model_to_bytes
 from lindley.training.history import History
 from lindley.training.loop import Training, train
+from lindley.training.robust import STEPS, fit_robust, with_scalars
 
 __all__ = ["Finished", "do_unit", "gaussianised", "model_file", "require_device"]
 
@@ -89,8 +92,8 @@ def do_unit(
         for name in unit.models:
             if name.before is None:
                 history = None
-                if name.cross_fitted:
-                    known[name] = _cross_fitted(unit, parts, experiment, started)
+                if name.cross_fitted or name.base == ROBUST:
+                    known[name] = _cross_fitted(unit, parts, experiment, report, started)
                 else:
                     model, history = _root(unit, splits, parts, experiment, report, threads)
                     known[name] = _scored(model, parts, started)
@@ -166,16 +169,41 @@ def _seeds(unit: Unit, experiment: Experiment) -> list[int]:
     return [(experiment.protocol.seed * 1_000_003 + index) % 2**63 for index in unit.splits]
 
 
-def _cross_fitted(unit: Unit, parts: Sequence[Parts], experiment: Experiment, started: float) -> _Scored:
-    """A classical model of train and validation sources together, with the LLRs of pairs that were held out of its fit."""
-    kind = _between(unit.root)
+def _cross_fitted(
+    unit: Unit, parts: Sequence[Parts], experiment: Experiment, report: Report, started: float
+) -> _Scored:
+    """A model of train and validation sources together, with the LLRs of pairs that were held out of its fit."""
+    learnt = [join_parts([train_part, validate_part]) for train_part, validate_part, _ in parts]
+    seeds = _seeds(unit, experiment)
+    model: Model
+    if unit.root.base == ROBUST:
+
+        def steps(step: int, cost: float) -> None:
+            report(f"step {step} of {STEPS}, held-out cost {cost:.4f}", step / STEPS)
+
+        fitted = fit_robust([[part] for part in learnt], seeds, progress=steps)
+        model = fitted.model
+        fits: list[Callable[[Part], PairModel]] = [
+            partial(_with_scalars, scalars=fitted.scalars[run : run + 1]) for run in range(len(learnt))
+        ]
+    else:
+        kind = _between(unit.root)
+        model = fit_classical(learnt, kind)
+        fits = [partial(_classical, kind=kind)] * len(learnt)
     validate = [
-        held_out_llrs([train_part, validate_part], kind, np.random.default_rng((seed, 5)))
-        for (train_part, validate_part, _), seed in zip(parts, _seeds(unit, experiment), strict=True)
+        held_out_llrs([part], fit, np.random.default_rng((seed, 5)))
+        for part, fit, seed in zip(learnt, fits, seeds, strict=True)
     ]
-    model = fit_classical([join_parts([train_part, validate_part]) for train_part, validate_part, _ in parts], kind)
     test = score(model, [part.trace for _, _, part in parts], [part.ref for _, _, part in parts])
     return _Scored(model, validate, test, [[] for _ in parts], time.perf_counter() - started)
+
+
+def _classical(part: Part, kind: Literal["normal", "kernel"]) -> TwoLevel:
+    return fit_classical([part], kind)
+
+
+def _with_scalars(part: Part, scalars: torch.Tensor) -> Robust:
+    return with_scalars([[part]], scalars)
 
 
 def _between(name: ModelName) -> Literal["normal", "kernel"]:

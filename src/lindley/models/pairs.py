@@ -17,9 +17,9 @@ from torch import Tensor
 from lindley.data.splits import Side
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
-from lindley.models.axes import AxisLaw, Scatter
+from lindley.models.axes import Scatter
 from lindley.models.between import NormalBetween
-from lindley.models.two_level import PairModel, TwoLevel, item_squares, score
+from lindley.models.two_level import PairModel, item_squares, score
 
 __all__ = ["distinct_items", "score_pairs"]
 
@@ -29,8 +29,8 @@ BY_PRODUCTS, BY_AXES = 150, 10
 """Entries of a matrix for the time of a pair on its own: where a law is a matrix product, and where it goes axis by axis."""
 BLOCK_MATRIX = 1 << 22
 """Entries of the matrix at a time: 32 MiB."""
-BLOCK_RUNS, BLOCK_DIAGONAL = 1 << 10, 128
-"""Pairs at a time where they are computed one by one: as runs, and as the diagonal of a matrix."""
+BLOCK_AXES, BLOCK_DIAGONAL = 1 << 12, 128
+"""Pairs at a time where they are computed one by one: axis by axis, and as the diagonal of a matrix."""
 
 
 def distinct_items(values: Floats) -> tuple[Side, Index]:
@@ -86,18 +86,14 @@ def _pairwise(edges: Index) -> list[tuple[int, int]]:
 
 
 def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
-    """A law by axes takes pairs as runs of their own; of one by products, they are the diagonals of small matrices."""
+    """Of a law by matrix products, pairs are the diagonals of small matrices."""
     llr = np.empty(len(trace))
-    as_runs = _goes_by_axes(model)
-    of_trace, of_ref = (torch.from_numpy(side.mean).to(model.projection) for side in (traces, refs))
+    by_axes = _goes_by_axes(model)
+    of_trace, of_ref = (torch.from_numpy(side.mean).to(model.centre)[None] for side in (traces, refs))
     squares: tuple[Tensor, Tensor] | None = None
     if model.uses_scatter:
-        squares = item_squares(model, traces), item_squares(model, refs)
-
-    def shaped(values: Tensor) -> Tensor:
-        return values[:, None] if as_runs else values[None]
-
-    size = BLOCK_RUNS if as_runs else BLOCK_DIAGONAL
+        squares = item_squares(model, traces)[None], item_squares(model, refs)[None]
+    size = BLOCK_AXES if by_axes else BLOCK_DIAGONAL
     for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
         chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
         for begin in range(0, len(chosen), size):
@@ -105,20 +101,18 @@ def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
             i, j = torch.from_numpy(trace[some]), torch.from_numpy(ref[some])
             scatter = None
             if squares is not None and n_trace + n_ref > 2:
-                scatter = Scatter(shaped(squares[0][i]), shaped(squares[1][j]), n_trace - 1, n_ref - 1)
+                scatter = Scatter(squares[0][:, i], squares[1][:, j], n_trace - 1, n_ref - 1)
             with torch.inference_mode():
-                ln_lr = model.ln_lr(shaped(of_trace[i]), shaped(of_ref[j]), n_trace, n_ref, scatter)
-                found = ln_lr[:, 0, 0] if as_runs else ln_lr[0].diagonal()
-            llr[some] = found.cpu().numpy() / LN10
+                if by_axes:
+                    ln_lr = model.ln_lr_given(of_trace[:, i], of_ref[:, j], n_trace, n_ref, scatter)[0]
+                else:
+                    ln_lr = model.ln_lr(of_trace[:, i], of_ref[:, j], n_trace, n_ref, scatter)[0].diagonal()
+            llr[some] = ln_lr.cpu().numpy() / LN10
     return llr
 
 
 def _goes_by_axes(model: PairModel) -> bool:
-    return (
-        isinstance(model, TwoLevel)
-        and isinstance(model.between, AxisLaw)
-        and not isinstance(model.between, NormalBetween)
-    )
+    return model.has_axis_shares and not isinstance(getattr(model, "between", None), NormalBetween)
 
 
 def _distinct_rows(rows: Floats) -> tuple[Index, Index]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,16 +26,29 @@ from lindley.training.crossfit import HeldOut, held_out, ln_lr_held_out, model_o
 from lindley.training.quasi_newton import minimise
 from lindley.training.scalars import SCALARS, START, assemble, ln_prior
 
-__all__ = ["fit_robust"]
+__all__ = ["STEPS", "FittedRobust", "fit_robust", "with_scalars"]
 
 STEPS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRobust:
+    """The models, and the scalars that were found on held-out pairs: with them, other sources can make the rest."""
+
+    model: Robust
+    scalars: Tensor  # (run, scalar)
+
+
+def with_scalars(sides: Sequence[Sequence[Part]], scalars: Tensor) -> Robust:
+    """Robust models with given scalars, basis and kernels being made of the given parts: a fold, or a bootstrap."""
+    return model_of([_sources(parts) for parts in sides], scalars).map(lambda t: t.detach().contiguous())
 
 
 def fit_robust(
     sides: Sequence[Sequence[Part]],
     seeds: Sequence[int],
     progress: Callable[[int, float], None] | None = None,
-) -> Robust:
+) -> FittedRobust:
     """The robust model of every run.
 
     Args:
@@ -50,8 +64,7 @@ def fit_robust(
     runs = [_sources(parts) for parts in sides]
     folds, n_folds = held_out(runs, [np.random.default_rng((seed, 6)) for seed in seeds])
     theta = _fit(folds, n_folds, [len(sources) for sources in runs], progress)
-    model = model_of(runs, theta)
-    return model.map(lambda t: t.detach().contiguous())
+    return FittedRobust(model_of(runs, theta).map(lambda t: t.detach().contiguous()), theta.detach())
 
 
 def _sources(parts: Sequence[Part]) -> Sources:
