@@ -33,7 +33,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """A table wider than a telephone scrolls by itself, and not with the page."""
+    """A table wider than a telephone scrolls by itself, and not with the page; a number keeps its error beside it."""
+    html = html.replace(" ± ", "\u00a0±\u00a0")
     return re.sub(r"<table>.*?</table>", r'<div class="wide">\g<0></div>', html, flags=re.S)
 
 

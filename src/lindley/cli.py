@@ -150,9 +150,9 @@ def run(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models, comma-separated: tlm, tlm-kde, or the neural ntlm-{single,double}-{pairs,sources}-{n1,n2} "
+            help="Models, comma-separated: robust, tlm, tlm-kde, or the neural ntlm-{single,double}-{pairs,sources}-{n1,n2} "
             "with -common or -varying behind; each with +logistic, +kde, +pav, +elub, +iv appended in order, and "
-            "quantile: or yeo-johnson: in front. Example: tlm+logistic+elub"
+            "quantile: or yeo-johnson: in front; @cv behind a classical one cross-fits it. Example: tlm+logistic+elub"
         ),
     ] = None,
     splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
