@@ -175,7 +175,7 @@ def test_held_out_pairs_are_not_of_the_basis_and_their_weights_are_unbiased() ->
     splits = make_splits(draw(120, 3, noise=0.5), Protocol(splits=1))
     train = splits[0].train
     sources = Sources.of(train.values, train.source)
-    folds, n_folds = held_out([sources], [np.random.default_rng(0)])
+    folds, n_folds = held_out([sources], [np.random.default_rng(0)], 0.02)
     assert n_folds == [5]
     total = torch.where(folds.same, folds.weight, 0.0).sum(-1) * 2 * math.log(2)
     torch.testing.assert_close(total, torch.ones(5, dtype=torch.float64))

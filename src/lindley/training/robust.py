@@ -5,7 +5,8 @@ With n sources and C the Cllr of held-out pairs, mean over folds, the scalars θ
     C(θ) − ln π(θ) / (2 n ln 2)
 
 which is the posterior mode if the n same-source pairs and as many different-source ones were independent and the cost of
-Cllr their negative log likelihood. π is the prior of `lindley.training.scalars`.
+Cllr their negative log likelihood. π is the prior of `lindley.training.scalars`. How far the within matrix is shrunk is chosen
+by the same cost, from two weights: it matters more than any scalar, and tables differ in what they want.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.training.crossfit import HeldOut, held_out, ln_lr_held_out, model_of
 from lindley.training.quasi_newton import minimise
-from lindley.training.scalars import SCALARS, START, assemble, ln_prior
+from lindley.training.scalars import START, assemble, ln_prior
 
 __all__ = ["fit_robust"]
 
 STEPS = 40
+SHRINKAGES = (0.1, 0.3)
+"""Of the within matrix towards its diagonal: the held-out cost chooses, run by run."""
 
 
 def fit_robust(
@@ -40,7 +43,7 @@ def fit_robust(
     Args:
         sides: the parts that a run may learn from, such as (train, validate) of a split.
         seeds: one per run, for its folds and draws.
-        progress: called with the step and the mean held-out cost.
+        progress: called with the step, of 80 at most, and the mean held-out cost.
 
     Raises:
         LindleyError: if a run has too few sources with replicates.
@@ -48,9 +51,21 @@ def fit_robust(
     if len(sides) != len(seeds):
         raise ValueError(f"{len(sides)} runs got {len(seeds)} seeds")
     runs = [_sources(parts) for parts in sides]
-    folds, n_folds = held_out(runs, [np.random.default_rng((seed, 6)) for seed in seeds])
-    theta = _fit(folds, n_folds, [len(sources) for sources in runs], progress)
-    model = model_of(runs, theta)
+    theta = START.expand(len(runs), -1)
+    found, costs = [], []
+    for trial, shrinkage in enumerate(SHRINKAGES):
+        folds, n_folds = held_out(runs, [np.random.default_rng((seed, 6)) for seed in seeds], shrinkage)
+
+        def report(step: int, value: Tensor, trial: int = trial) -> None:
+            if progress is not None:
+                progress(trial * STEPS + step, float(value.mean()))
+
+        theta, cost = _fit(folds, n_folds, [len(sources) for sources in runs], theta, report)
+        found.append(theta)
+        costs.append(cost)
+    best = torch.stack(costs).argmin(0)  # (run,)
+    chosen = torch.stack(found)[best, torch.arange(len(runs))]
+    model = model_of(runs, chosen, [SHRINKAGES[k] for k in best.tolist()])
     return model.map(lambda t: t.detach().contiguous())
 
 
@@ -65,9 +80,13 @@ def _sources(parts: Sequence[Part]) -> Sources:
 
 
 def _fit(
-    folds: HeldOut, n_folds: Sequence[int], n_sources: Sequence[int], progress: Callable[[int, float], None] | None
-) -> Tensor:
-    """The scalars of every run, (run, scalar)."""
+    folds: HeldOut,
+    n_folds: Sequence[int],
+    n_sources: Sequence[int],
+    start: Tensor,
+    report: Callable[[int, Tensor], None],
+) -> tuple[Tensor, Tensor]:
+    """The scalars of every run (run, scalar), and the cost that they reach (run,)."""
     count = torch.tensor(n_folds)
     run_of_fold = torch.repeat_interleave(torch.arange(len(n_folds)), count)
     strength = 1 / (2 * math.log(2) * torch.tensor(n_sources, dtype=torch.float64))
@@ -91,12 +110,9 @@ def _fit(
         mean = torch.zeros(len(which), dtype=each.dtype).index_add(0, row, each) / count[which]
         return mean - strength[which] * ln_prior(theta)
 
-    def report(step: int, value: Tensor) -> None:
-        if progress is not None:
-            progress(step, float(value.mean()))
-
-    start = START.expand(len(n_folds), len(SCALARS)).clone()
-    return minimise(cost, start, steps=STEPS, progress=report)
+    theta = minimise(cost, start, steps=STEPS, progress=report)
+    with torch.no_grad():
+        return theta, cost(theta, torch.arange(len(n_folds)))
 
 
 def _subset(folds: HeldOut, used: Tensor) -> HeldOut:
