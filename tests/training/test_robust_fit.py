@@ -45,7 +45,7 @@ def draw(n: int, p: int, reps: int = 2, *, seed: int = 0, noise: float = 0.1) ->
 def fit(table: Table, **protocol: int) -> tuple[Robust, list[Part]]:
     splits = make_splits(table, Protocol(**{"splits": 1, **protocol}))
     seeds = range(len(splits))
-    return fit_robust([(s.train, s.validate) for s in splits], list(seeds)), [s.test for s in splits]
+    return fit_robust([(s.train, s.validate) for s in splits], list(seeds)).model, [s.test for s in splits]
 
 
 def test_cllr(model: PairModel, parts: list[Part]) -> float:
@@ -105,10 +105,10 @@ def test_too_few_sources_are_refused() -> None:
 def test_the_same_seed_gives_the_same_model_and_runs_do_not_disturb_one_another() -> None:
     splits = make_splits(draw(60, 3), Protocol(splits=2))
     sides = [(s.train, s.validate) for s in splits]
-    together, again = fit_robust(sides, [5, 6]), fit_robust(sides, [5, 6])
+    together, again = fit_robust(sides, [5, 6]).model, fit_robust(sides, [5, 6]).model
     torch.testing.assert_close(together.tails.nu, again.tails.nu, rtol=0, atol=0)
     torch.testing.assert_close(together.projection, again.projection, rtol=0, atol=0)
-    alone = fit_robust(sides[1:], [6])
+    alone = fit_robust(sides[1:], [6]).model
     trace = torch.from_numpy(splits[1].test.trace.mean)[None]
     torch.testing.assert_close(
         together.map(lambda t: t[1:]).ln_lr(trace, trace), alone.ln_lr(trace, trace), rtol=1e-6, atol=1e-6
@@ -126,8 +126,8 @@ def test_units_of_features_and_order_of_rows_change_nothing() -> None:
         return Part(part.values[rows] * scale + shift, part.source[rows], part.is_trace[rows])
 
     split = splits[0]
-    plain = fit_robust([(split.train, split.validate)], [1])
-    other = fit_robust([(changed(split.train), changed(split.validate))], [1])
+    plain = fit_robust([(split.train, split.validate)], [1]).model
+    other = fit_robust([(changed(split.train), changed(split.validate))], [1]).model
     trace, ref = (torch.from_numpy(side.mean)[None] for side in (split.test.trace, split.test.ref))
     llr = plain.ln_lr(trace, ref)
     moved = other.ln_lr(
@@ -140,7 +140,7 @@ def test_units_of_features_and_order_of_rows_change_nothing() -> None:
 def test_raw_lrs_beat_the_classical_model_on_simulated_glass() -> None:
     table = simulate_table(glass_population(), 300, 2, seed=3)
     splits = make_splits(table, Protocol(splits=2))
-    model = fit_robust([(s.train, s.validate) for s in splits], [0, 1])
+    model = fit_robust([(s.train, s.validate) for s in splits], [0, 1]).model
     tests = [s.test for s in splits]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -156,7 +156,7 @@ def test_more_replicates_help() -> None:
     rows = np.isin(table.source, tests[0].source, invert=True)
     everything = Part(table.values[rows], table.source[rows], np.ones(rows.sum(), dtype=bool))
     splits = make_splits(table, Protocol(splits=1))
-    many = fit_robust([(everything.with_values(splits[0].scaling(everything.values)),)], [0])
+    many = fit_robust([(everything.with_values(splits[0].scaling(everything.values)),)], [0]).model
     assert test_cllr(many, tests) < test_cllr(few, tests)
 
 
@@ -175,7 +175,7 @@ def test_held_out_pairs_are_not_of_the_basis_and_their_weights_are_unbiased() ->
     splits = make_splits(draw(120, 3, noise=0.5), Protocol(splits=1))
     train = splits[0].train
     sources = Sources.of(train.values, train.source)
-    folds, n_folds = held_out([sources], [np.random.default_rng(0)])
+    folds, n_folds = held_out([sources], [np.random.default_rng(0)], 0.02)
     assert n_folds == [5]
     total = torch.where(folds.same, folds.weight, 0.0).sum(-1) * 2 * math.log(2)
     torch.testing.assert_close(total, torch.ones(5, dtype=torch.float64))

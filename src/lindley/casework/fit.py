@@ -38,7 +38,7 @@ from lindley.models.robust import Robust
 from lindley.models.two_level import PairModel, TwoLevel, item_squares, score
 from lindley.storage import Model
 from lindley.training.loop import Training, train
-from lindley.training.robust import STEPS, fit_robust, with_scalars
+from lindley.training.robust import ALL_STEPS, fit_robust
 from lindley.version import __version__
 
 __all__ = ["TrainedSystem", "TrainingChoices", "train_system"]
@@ -259,14 +259,13 @@ def _robust(
     """The scalars are found once, on held-out pairs; folds and replicates have a basis and kernels of their own."""
 
     def steps(step: int, cost: float) -> None:
-        progress(str(name), f"step {step} of {STEPS}, held-out cost {cost:.4f}", 0.8 * step / STEPS)
+        progress(str(name), f"step {step} of {ALL_STEPS}, held-out cost {cost:.4f}", 0.8 * step / ALL_STEPS)
 
     replicates = ROBUST_REPLICATES if choices.replicates is None else choices.replicates
     parts = _resamples(table, values, replicates, rng)
-    scalars = fit_robust([parts[:1]], [choices.seed], progress=steps).scalars
-    model = with_scalars([[part] for part in parts], scalars.expand(len(parts), -1))
-    held_out = _cross_fitted(table, lambda part: with_scalars([[part]], scalars), rng)
-    return model, held_out
+    fitted = fit_robust([parts[:1]], [choices.seed], progress=steps)
+    held_out = _cross_fitted(table, lambda part: fitted.again([[part]]), rng)
+    return fitted.again([[part] for part in parts]), held_out
 
 
 def _between(name: ModelName) -> Literal["normal", "kernel"]:

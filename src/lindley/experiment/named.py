@@ -36,7 +36,7 @@ from lindley.models.parameters import Architecture
 from lindley.models.robust import Robust
 from lindley.models.two_level import PairModel, TwoLevel, score
 from lindley.training.loop import Training, train
-from lindley.training.robust import fit_robust, with_scalars
+from lindley.training.robust import FittedRobust, fit_robust
 
 __all__ = ["FittedModel", "ModelChoices", "draw_part", "fit_model"]
 
@@ -268,7 +268,7 @@ def _fitted(
         model = again(fit_on)
     elif base == ROBUST:
         robust = fit_robust([[fit_on]], seeds, progress=progress)
-        again = partial(_with_scalars, scalars=robust.scalars)
+        again = partial(_again, fitted=robust)
         model = robust.model
     elif base in NEURAL:
         validate = draw_part(*kept, rng)
@@ -298,8 +298,8 @@ def _classical(part: Part, kind: Literal["normal", "kernel"]) -> TwoLevel:
     return fit_classical([part], kind)
 
 
-def _with_scalars(part: Part, scalars: torch.Tensor) -> Robust:
-    return with_scalars([[part]], scalars)
+def _again(part: Part, fitted: FittedRobust) -> Robust:
+    return fitted.again([[part]])
 
 
 def _trained(

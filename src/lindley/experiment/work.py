@@ -42,7 +42,7 @@ from lindley.models.two_level import PairModel, TwoLevel, score
 from lindley.storage import Model, model_to_bytes
 from lindley.training.history import History
 from lindley.training.loop import Training, train
-from lindley.training.robust import STEPS, fit_robust, with_scalars
+from lindley.training.robust import ALL_STEPS, FittedRobust, fit_robust
 
 __all__ = ["Finished", "do_unit", "gaussianised", "model_file", "require_device"]
 
@@ -179,12 +179,12 @@ def _cross_fitted(
     if unit.root.base == ROBUST:
 
         def steps(step: int, cost: float) -> None:
-            report(f"step {step} of {STEPS}, held-out cost {cost:.4f}", step / STEPS)
+            report(f"step {step} of {ALL_STEPS}, held-out cost {cost:.4f}", step / ALL_STEPS)
 
         fitted = fit_robust([[part] for part in learnt], seeds, progress=steps)
         model = fitted.model
         fits: list[Callable[[Part], PairModel]] = [
-            partial(_with_scalars, scalars=fitted.scalars[run : run + 1]) for run in range(len(learnt))
+            partial(_again, fitted=fitted, run=run) for run in range(len(learnt))
         ]
     else:
         kind = _between(unit.root)
@@ -202,8 +202,8 @@ def _classical(part: Part, kind: Literal["normal", "kernel"]) -> TwoLevel:
     return fit_classical([part], kind)
 
 
-def _with_scalars(part: Part, scalars: torch.Tensor) -> Robust:
-    return with_scalars([[part]], scalars)
+def _again(part: Part, fitted: FittedRobust, run: int) -> Robust:
+    return fitted.again([[part]], run)
 
 
 def _between(name: ModelName) -> Literal["normal", "kernel"]:

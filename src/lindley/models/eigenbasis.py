@@ -29,8 +29,6 @@ Floats = NDArray[np.float64]
 
 FREEDOM = 5.0
 """ν of the within law: low, as single outliers must not decide."""
-SHRINKAGE = 0.02
-"""Least weight of the diagonal in the within matrix."""
 ITERATIONS, CONVERGED = 100, 1e-8
 FAR = 10.0
 """Squared distance of a source mean from the centre, per feature and in units of the variance, from which it is gross."""
@@ -54,8 +52,8 @@ class Eigenbasis:
         return result
 
 
-def fit_eigenbasis(sources: Sources) -> Eigenbasis:
-    """The eigenbasis of these sources.
+def fit_eigenbasis(sources: Sources, shrinkage: float = 0.02) -> Eigenbasis:
+    """The eigenbasis of these sources, with the least weight ``shrinkage`` of the diagonal in the within matrix.
 
     Raises:
         LindleyError: if there are not three sources, or no two of them were measured twice.
@@ -68,7 +66,7 @@ def fit_eigenbasis(sources: Sources) -> Eigenbasis:
     # In units of the features' own spread, so that no unit is special.
     unit = _spread(sources.values)
     contrasts, owner = sources.contrasts()
-    within = _student_scatter(contrasts / unit, owner)
+    within = _student_scatter(contrasts / unit, owner, shrinkage)
     means = sources.means / unit
     centre, total = _centre_and_scatter(means)
     between = total - within * np.mean(1 / sources.count)
@@ -101,12 +99,12 @@ def _centre_and_scatter(means: Floats) -> tuple[Floats, Floats]:
     return centre, covariance
 
 
-def _student_scatter(contrasts: Floats, owner: NDArray[np.intp]) -> Floats:
+def _student_scatter(contrasts: Floats, owner: NDArray[np.intp], least: float) -> Floats:
     """W of the module's formula, shrunk, from contrasts in units of the total standard deviation and their sources."""
     freedom, p = contrasts.shape
     _, source, count = np.unique(owner, return_inverse=True, return_counts=True)
     # Light shrinkage where measurements abound; most of the weight where there are fewer of them than features.
-    shrinkage = SHRINKAGE + (1 - SHRINKAGE) * p / (p + freedom)
+    shrinkage = least + (1 - least) * p / (p + freedom)
     scatter = _regular(contrasts.T @ contrasts / freedom, shrinkage)
     for _ in range(ITERATIONS):
         squared = np.bincount(source, _squared(contrasts, scatter))

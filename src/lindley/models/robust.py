@@ -8,12 +8,15 @@ z = (M x + N y)/(M + N), and the laws of δ of `lindley.models.tails`,
     p(x, y | H2) = (1 − ρ) p(x) p(y) + ρ r(δ) f(z)
     p(x) = (1 − ε_M − ½ε) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s var_within / M)
 
-with ε_M = 1 − (1 − ε/4)^M, and f seen with the normal error of its argument. f(z) g(δ) is exact for normal replicates, where
-mean and difference are independent. With tails it is an approximation that is good where sources differ by more than their
-replicates do: with var_between/var_within = 10, 100 and 1000 on each of four axes, ln LR was off by 0.3, 0.05 and 0.006 in the
-mean, for one instance against one and for more. Contaminated instances are taken to be rare and are not looked for among
-those that a mean was taken of. ρ r(δ) f(z) says that the two sources of H2 may be of one batch (*relatedness*, the cousin of
-the θ-correction of forensic DNA): it bounds the LR from data.
+with ε_M = 1 − (1 − ε/4)^M, and f seen with the normal error of its argument.
+
+f(z) g(δ) is exact for normal replicates, where mean and difference are independent. With tails it is an approximation that is
+good where sources differ by more than their replicates do: with var_between/var_within = 10, 100 and 1000 on each of four axes,
+ln LR was off by 0.3, 0.05 and 0.006 in the mean, for one instance against one and for more. Contaminated instances are taken to
+be rare, and are not looked for among those that a mean was taken of.
+
+ρ r(δ) f(z) says that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction of forensic DNA):
+it bounds the LR from data.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ from lindley.models.two_level import map_tensors
 
 __all__ = ["Robust", "Tails"]
 
-BLOCK = 1 << 15
-"""Pairs computed at a time: what a processor's cache holds."""
+BLOCK = 1 << 17
+"""Pairs computed at a time: many enough for the refs' part to be worth computing anew, few enough for the memory."""
 MOST = 0.9
 """Share of sets of instances that are contaminated, at most, by however many instances there are."""
 

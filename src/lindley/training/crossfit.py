@@ -36,8 +36,6 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 FOLDS = 5
-DEALS = 1
-"""How often sources are dealt anew."""
 MOST_KERNELS = 2000
 """Of more sources than this, an even choice gets a kernel."""
 MOST_SOURCES = 400
@@ -80,12 +78,12 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
-def model_of(parts: Sequence[Sources], theta: Tensor) -> Robust:
-    """Basis and kernels of every set of sources, with the scalars ``theta`` (set, scalar)."""
+def model_of(parts: Sequence[Sources], theta: Tensor, shrinkages: Sequence[float]) -> Robust:
+    """Basis and kernels of every set of sources, with its scalars (set, scalar) and its shrinkage of the within matrix."""
     stabilisers = [fit_stabiliser(sources) for sources in parts]
     even = [s(torch.from_numpy(sources.values)[None])[0].numpy() for s, sources in zip(stabilisers, parts, strict=True)]
     parts = [replace(sources, values=values) for sources, values in zip(parts, even, strict=True)]
-    bases = [fit_eigenbasis(sources) for sources in parts]
+    bases = [fit_eigenbasis(sources, weight) for sources, weight in zip(parts, shrinkages, strict=True)]
     kernels = [
         basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
     ]
@@ -108,26 +106,27 @@ def model_of(parts: Sequence[Sources], theta: Tensor) -> Robust:
     )
 
 
-def held_out(runs: Sequence[Sources], rngs: Sequence[np.random.Generator]) -> tuple[HeldOut, list[int]]:
-    """The folds of all runs, and how many folds each run has."""
+def held_out(
+    runs: Sequence[Sources], rngs: Sequence[np.random.Generator], shrinkage: float
+) -> tuple[HeldOut, list[int]]:
+    """The folds of all runs, with bases of that shrinkage, and how many folds each run has."""
     others, own, n_folds = [], [], []
     for sources, rng in zip(runs, rngs, strict=True):
-        used = 0
-        for fold in (deal(sources, rng) for _ in range(DEALS)):
-            for k in range(int(fold.max()) + 1):
-                inside = sources.take(np.flatnonzero(fold == k))
-                if len(inside) < 2 or (inside.count > 1).sum() < 1:
-                    continue  # no pairs of both kinds
-                own.append(inside.take(_even(len(inside), MOST_SOURCES)))
-                others.append(sources.take(np.flatnonzero(fold != k)))
-                used += 1
+        used, fold = 0, deal(sources, rng)
+        for k in range(int(fold.max()) + 1):
+            inside = sources.take(np.flatnonzero(fold == k))
+            if len(inside) < 2 or (inside.count > 1).sum() < 1:
+                continue  # no pairs of both kinds
+            own.append(inside.take(_even(len(inside), MOST_SOURCES)))
+            others.append(sources.take(np.flatnonzero(fold != k)))
+            used += 1
         if used < 2:
             raise LindleyError(
                 f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
                 "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
             )
         n_folds.append(used)
-    model = model_of(others, START.expand(len(own), -1))
+    model = model_of(others, START.expand(len(own), -1), [shrinkage] * len(own))
     drawn = []
     run_of = [(len(run), rng) for run, rng, n in zip(runs, rngs, n_folds, strict=True) for _ in range(n)]
     for i, (sources, (n_sources, rng)) in enumerate(zip(own, run_of, strict=True)):

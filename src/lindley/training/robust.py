@@ -5,7 +5,8 @@ With n sources and C the Cllr of held-out pairs, mean over folds, the scalars θ
     C(θ) − ln π(θ) / (2 n ln 2)
 
 which is the posterior mode if the n same-source pairs and as many different-source ones were independent and the cost of
-Cllr their negative log likelihood. π is the prior of `lindley.training.scalars`.
+Cllr their negative log likelihood. π is the prior of `lindley.training.scalars`. How far the within matrix is shrunk is chosen
+by the same cost, from two weights: it matters more than any scalar, and tables differ in what they want.
 """
 
 from __future__ import annotations
@@ -24,24 +25,28 @@ from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.training.crossfit import HeldOut, held_out, ln_lr_held_out, model_of
 from lindley.training.quasi_newton import minimise
-from lindley.training.scalars import SCALARS, START, assemble, ln_prior
+from lindley.training.scalars import START, assemble, ln_prior
 
-__all__ = ["STEPS", "FittedRobust", "fit_robust", "with_scalars"]
+__all__ = ["ALL_STEPS", "FittedRobust", "fit_robust"]
 
 STEPS = 40
+SHRINKAGES = (0.1, 0.3)
+"""Of the within matrix towards its diagonal: the held-out cost chooses, run by run."""
+ALL_STEPS = STEPS * len(SHRINKAGES)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedRobust:
-    """The models, and the scalars that were found on held-out pairs: with them, other sources can make the rest."""
+    """The models, and what was found on held-out pairs: with that, other sources can make the rest."""
 
     model: Robust
     scalars: Tensor  # (run, scalar)
+    shrinkage: tuple[float, ...]  # (run,)
 
-
-def with_scalars(sides: Sequence[Sequence[Part]], scalars: Tensor) -> Robust:
-    """Robust models with given scalars, basis and kernels being made of the given parts: a fold, or a bootstrap."""
-    return model_of([_sources(parts) for parts in sides], scalars).map(lambda t: t.detach().contiguous())
+    def again(self, sides: Sequence[Sequence[Part]], run: int = 0) -> Robust:
+        """Models with the scalars of a run, basis and kernels being made of the given parts: a fold, or a bootstrap."""
+        scalars = self.scalars[run].expand(len(sides), -1)
+        return _made([_sources(parts) for parts in sides], scalars, [self.shrinkage[run]] * len(sides))
 
 
 def fit_robust(
@@ -54,7 +59,7 @@ def fit_robust(
     Args:
         sides: the parts that a run may learn from, such as (train, validate) of a split.
         seeds: one per run, for its folds and draws.
-        progress: called with the step and the mean held-out cost.
+        progress: called with the step, of 80 at most, and the mean held-out cost.
 
     Raises:
         LindleyError: if a run has too few sources with replicates.
@@ -62,9 +67,26 @@ def fit_robust(
     if len(sides) != len(seeds):
         raise ValueError(f"{len(sides)} runs got {len(seeds)} seeds")
     runs = [_sources(parts) for parts in sides]
-    folds, n_folds = held_out(runs, [np.random.default_rng((seed, 6)) for seed in seeds])
-    theta = _fit(folds, n_folds, [len(sources) for sources in runs], progress)
-    return FittedRobust(model_of(runs, theta).map(lambda t: t.detach().contiguous()), theta.detach())
+    theta = START.expand(len(runs), -1)
+    found, costs = [], []
+    for trial, shrinkage in enumerate(SHRINKAGES):
+        folds, n_folds = held_out(runs, [np.random.default_rng((seed, 6)) for seed in seeds], shrinkage)
+
+        def report(step: int, value: Tensor, trial: int = trial) -> None:
+            if progress is not None:
+                progress(trial * STEPS + step, float(value.mean()))
+
+        theta, cost = _fit(folds, n_folds, [len(sources) for sources in runs], theta, report)
+        found.append(theta)
+        costs.append(cost)
+    best = torch.stack(costs).argmin(0)  # (run,)
+    chosen = torch.stack(found)[best, torch.arange(len(runs))]
+    shrinkage = tuple(SHRINKAGES[k] for k in best.tolist())
+    return FittedRobust(_made(runs, chosen, shrinkage), chosen.detach(), shrinkage)
+
+
+def _made(runs: Sequence[Sources], scalars: Tensor, shrinkage: Sequence[float]) -> Robust:
+    return model_of(runs, scalars, list(shrinkage)).map(lambda t: t.detach().contiguous())
 
 
 def _sources(parts: Sequence[Part]) -> Sources:
@@ -78,9 +100,13 @@ def _sources(parts: Sequence[Part]) -> Sources:
 
 
 def _fit(
-    folds: HeldOut, n_folds: Sequence[int], n_sources: Sequence[int], progress: Callable[[int, float], None] | None
-) -> Tensor:
-    """The scalars of every run, (run, scalar)."""
+    folds: HeldOut,
+    n_folds: Sequence[int],
+    n_sources: Sequence[int],
+    start: Tensor,
+    report: Callable[[int, Tensor], None],
+) -> tuple[Tensor, Tensor]:
+    """The scalars of every run (run, scalar), and the cost that they reach (run,)."""
     count = torch.tensor(n_folds)
     run_of_fold = torch.repeat_interleave(torch.arange(len(n_folds)), count)
     strength = 1 / (2 * math.log(2) * torch.tensor(n_sources, dtype=torch.float64))
@@ -104,12 +130,9 @@ def _fit(
         mean = torch.zeros(len(which), dtype=each.dtype).index_add(0, row, each) / count[which]
         return mean - strength[which] * ln_prior(theta)
 
-    def report(step: int, value: Tensor) -> None:
-        if progress is not None:
-            progress(step, float(value.mean()))
-
-    start = START.expand(len(n_folds), len(SCALARS)).clone()
-    return minimise(cost, start, steps=STEPS, progress=report)
+    theta = minimise(cost, start, steps=STEPS, progress=report)
+    with torch.no_grad():
+        return theta, cost(theta, torch.arange(len(n_folds)))
 
 
 def _subset(folds: HeldOut, used: Tensor) -> HeldOut:
