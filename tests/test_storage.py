@@ -23,8 +23,9 @@ from lindley.models.classical import fit_classical
 from lindley.models.parameters import Architecture
 from lindley.models.scale import ScaleMixture
 from lindley.models.two_level import TwoLevel, score
-from lindley.storage import HEADER_LENGTH, KEY, KINDS, MODEL, _digest, model_from_bytes, model_to_bytes
+from lindley.storage import HEADER_LENGTH, KEY, KINDS, MODEL, Model, _digest, model_from_bytes, model_to_bytes
 from lindley.training.loop import Training, train
+from lindley.training.robust import fit_robust
 from tests.models.test_classical import sources
 
 PARTS = [sources(seed, n, 2, 3) for seed, n in ((1, 30), (2, 26))]
@@ -41,7 +42,7 @@ def scaled() -> TwoLevel:
     return replace(kernel, between=ScaleMixture(kernel.between, nodes, torch.full_like(nodes, -np.log(3))))  # type: ignore[arg-type]
 
 
-MODELS: dict[str, Callable[[], TwoLevel]] = {
+MODELS: dict[str, Callable[[], Model]] = {
     "normal": lambda: fit_classical(PARTS, "normal"),
     "kernel": lambda: fit_classical(PARTS, "kernel"),
     "scale mixture": scaled,
@@ -50,6 +51,7 @@ MODELS: dict[str, Callable[[], TwoLevel]] = {
     "common": lambda: integrate_common(trained(1), [30, 26]),
     "varying": lambda: integrate_varying(trained(1), PARTS),
     "varying, sampled": lambda: integrate_varying(trained(1), PARTS, samples=12),
+    "robust": lambda: fit_robust([[part] for part in PARTS], [1, 2]).model,
 }
 
 

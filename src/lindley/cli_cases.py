@@ -56,8 +56,8 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="robust, tlm, tlm-kde, or a neural ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind; "
-            "+logistic, +kde, +elub … behind that calibrate it afterwards."
+            help="robust, tlm, tlm-kde, or a neural ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying "
+            "behind; +logistic, +kde, +elub … behind that calibrate it afterwards."
         ),
     ] = DEFAULT_MODEL,
     replicates: Annotated[

@@ -66,7 +66,7 @@ def test_train_then_case_in_processes_of_their_own(tmp_path: Path) -> None:
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     said = " ".join(answer.stdout.split())
-    assert "tlm-kde, trained on 150 measurements of 50 sources in 3 features" in said
+    assert "robust, trained on 150 measurements of 50 sources in 3 features" in said
     assert "Cllr" in said
     assert "These pairs support LRs from 1/" in said
     assert said.endswith("System: glass.safetensors")

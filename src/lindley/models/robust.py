@@ -12,8 +12,8 @@ with ε_M = 1 − (1 − ε/4)^M, and f seen with the normal error of its argume
 
 f(z) g(δ) is exact for normal replicates, where mean and difference are independent. With tails it is an approximation that is
 good where sources differ by more than their replicates do: with var_between/var_within = 10, 100 and 1000 on each of four axes,
-ln LR was off by 0.3, 0.05 and 0.006 in the mean, for one instance against one and for more. Contaminated instances are taken to
-be rare, and are not looked for among those that a mean was taken of.
+ln LR was off by 0.2 to 0.4, 0.04 and 0.006 in the mean, for one instance against one and for more. Contaminated instances are
+taken to be rare, and are not looked for among those that a mean was taken of.
 
 ρ r(δ) f(z) says that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction of forensic DNA):
 it bounds the LR from data.

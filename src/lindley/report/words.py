@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from lindley.experiment.config import DataConfig
-from lindley.experiment.names import NEURAL, ModelName
+from lindley.experiment.names import NEURAL, ROBUST, ModelName
 
 __all__ = ["family_of", "kind", "label", "list_facts"]
 
-CLASSICAL_LABELS = {"tlm": "TLM", "tlm-kde": "TLM-KDE"}
+CLASSICAL_LABELS = {"robust": "robust", "tlm": "TLM", "tlm-kde": "TLM-KDE"}
 CALIBRATION_LABELS = {"logistic": "logistic", "kde": "KDE", "pav": "PAV", "elub": "ELUB", "iv": "IV"}
 GAUSSIANISER_LABELS = {"quantile": "quantile", "yeo-johnson": "Yeo-Johnson"}
 
 
 def family_of(spec: ModelName) -> Literal["single", "double", "benchmark"]:
-    """Which projection a neural model has; the classical ones are benchmarks."""
+    """Which projection a model that learns has, the robust one having one basis; the classical ones are benchmarks."""
+    if spec.root.base == ROBUST:
+        return "single"
     if spec.root.base not in NEURAL:
         return "benchmark"
     return "single" if spec.base.startswith("ntlm-single-") else "double"
@@ -38,6 +40,7 @@ def label(name: str, spec: ModelName) -> str:
         words.append(CLASSICAL_LABELS.get(root, root))
     words += [spec.integration] if spec.integration else []
     words += [f"{option} {value}" for option, value in spec.options]
+    words += ["cross-fitted"] if spec.cross_fitted else []
     return " + ".join([", ".join(words), *(CALIBRATION_LABELS.get(step, step) for step in spec.calibrations)])
 
 

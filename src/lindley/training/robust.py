@@ -81,8 +81,8 @@ def fit_robust(
         costs.append(cost)
     best = torch.stack(costs).argmin(0)  # (run,)
     chosen = torch.stack(found)[best, torch.arange(len(runs))]
-    shrinkage = tuple(SHRINKAGES[k] for k in best.tolist())
-    return FittedRobust(_made(runs, chosen, shrinkage), chosen.detach(), shrinkage)
+    chosen_shrinkage = tuple(SHRINKAGES[k] for k in best.tolist())
+    return FittedRobust(_made(runs, chosen, chosen_shrinkage), chosen.detach(), chosen_shrinkage)
 
 
 def _made(runs: Sequence[Sources], scalars: Tensor, shrinkage: Sequence[float]) -> Robust:

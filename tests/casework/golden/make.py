@@ -20,6 +20,7 @@ SYSTEMS = {
     "kernel-ratio": TrainingChoices("tlm-kde", 4, units=("ppm",) * 4, transform="log10", reference="Si28"),
     "trained-varying": TrainingChoices("ntlm-double-pairs-n2-varying", 3, epochs=40, seed=3),
     "normal-logistic": TrainingChoices("tlm+logistic", 4),
+    "robust": TrainingChoices("robust", 3),
 }
 SIZES = ((1, 1), (1, 3), (2, 2), (3, 5))
 
