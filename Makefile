@@ -7,23 +7,29 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: demo test lint format bench test-lir bench-lir clean
+.PHONY: demo test lint format docs bench test-lir bench-lir clean
+export NO_MKDOCS_2_WARNING := 1
 
 demo: .venv/installed
 	$(BIN)/lindley run demo --out results/demo
 
+# One thread a process: two processes with two threads each would wait for one another more than they work.
+test: export OMP_NUM_THREADS = 1
 test: .venv/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench docs/theme
+	$(BIN)/ruff format --check src tests bench docs/theme
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/installed-dev
-	$(BIN)/ruff check --fix src tests bench
-	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench docs/theme
+	$(BIN)/ruff format src tests bench docs/theme
+
+docs: .venv/installed-dev
+	$(BIN)/python -m mkdocs build --strict
 
 bench: .venv/installed
 	$(BIN)/python bench/scoring.py

@@ -63,7 +63,8 @@ def train(
     replicates: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Bootstrap replicates, which give the interval. Default: 100, or 20 of a neural model."
+            min=0,
+            help="Bootstrap replicates, which give the interval. Default: 10; 100 of a classical model, 20 of a neural one.",
         ),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a neural model.")] = 2000,
@@ -71,7 +72,7 @@ def train(
     units: Annotated[
         str | None,
         typer.Option(
-            help="Units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'. A header such as 'K39 [ppm]' tells it too. "
+            help="Units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'. A header such as 'K39 (ppm)' tells it too. "
             "Cases in other units are refused."
         ),
     ] = None,

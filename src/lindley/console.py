@@ -54,10 +54,12 @@ def show_progress() -> Iterator[Progress]:
         begun = set()
 
         def line(doing: str, detail: str, done: float) -> None:
-            part = (doing, detail.split(",")[0])
-            if part not in begun and done < 1:
-                begun.add(part)
-                console.print(f"{doing}, {part[1]}", soft_wrap=True, highlight=False, markup=False)
+            what = detail.split(",")[0]
+            if what.startswith(("step ", "epoch ")):  # only a bar shows how far a part has come
+                what = ""
+            if (doing, what) not in begun and done < 1:
+                begun.add((doing, what))
+                console.print(f"{doing}, {what}" if what else doing, soft_wrap=True, highlight=False, markup=False)
 
         yield Progress(line, lambda message: warn(message, "note", console))
         return

@@ -114,7 +114,7 @@ def describe_training(trained: TrainedSystem) -> str:
         paragraphs.append("Its LR is calibrated afterwards, and is therefore not similarity over typicality.")
     elif validation["cllr_cal"] > max(validation["cllr_min"], 0.05):
         paragraphs.append(
-            "Most of its Cllr is for want of calibration: its LRs are too large or too small. A trained model (ntlm-…), or "
+            "Most of its Cllr is for want of calibration: its LRs are too large or too small. The robust model, or "
             f"{system.name}+logistic, may serve better; 'lindley run' compares them."
         )
     return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
