@@ -44,7 +44,7 @@ def make_experiment(**changes: Any) -> Experiment:
         "name": "small",
         "data": DataConfig(data="panes.csv"),
         "protocol": Protocol(splits=8, seed=2),
-        "training": TrainingConfig(epochs=4),
+        "training": TrainingConfig(epochs=4, group=7),
         "models": ROWS,
     }
     return Experiment(**{**content, **changes})

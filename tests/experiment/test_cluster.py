@@ -31,7 +31,7 @@ distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
 
 ROWS = ("tlm", "tlm+logistic", "yeo-johnson:tlm", "ntlm-single-pairs-n2", "ntlm-double-sources-n1-varying")
-EXPERIMENT = make_experiment(protocol=Protocol(splits=9, seed=1), training={"epochs": 15}, models=ROWS)
+EXPERIMENT = make_experiment(protocol=Protocol(splits=9, seed=1), training={"epochs": 15, "group": 7}, models=ROWS)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from lindley.data.splits import Protocol
 from lindley.experiment import plan
 from lindley.experiment.config import Experiment, load_experiment
-from lindley.experiment.plan import GROUP, LONGEST, ORACLE, code_digest, folder_name, make_units
+from lindley.experiment.plan import LONGEST, ORACLE, code_digest, folder_name, make_units
 from lindley.experiment.work import model_file
 from tests.experiment.conftest import make_experiment
 
@@ -28,9 +28,9 @@ def test_groups_cover_the_splits_once(splits: int) -> None:
         groups = [unit.splits for unit in units if str(unit.root) == root]
         assert [split for group in groups for split in group] == list(range(splits))
         sizes = [len(group) for group in groups]
-        assert max(sizes) <= GROUP
+        assert max(sizes) <= 7
         assert max(sizes) - min(sizes) <= 1
-        assert len(groups) == -(-splits // GROUP)
+        assert len(groups) == -(-splits // 7)
 
 
 def test_a_family_is_one_unit_and_the_root_comes_first() -> None:
@@ -139,7 +139,7 @@ def test_the_data_decide_all_numbers() -> None:
 
 @pytest.mark.parametrize("change", [{"epochs": 5}, {"batch": 49}, {"learning_rate": 2e-3}, {"device": "cuda"}])
 def test_training_decides_the_numbers_of_neural_models_only(change: dict[str, Any]) -> None:
-    after = keys({"training": {"epochs": 4, **change}})
+    after = keys({"training": {"epochs": 4, "group": 7, **change}})
     assert {unit for unit in BEFORE if after[unit] != BEFORE[unit]} == {unit for unit in BEFORE if "ntlm-" in unit}
 
 

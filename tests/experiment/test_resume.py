@@ -25,7 +25,7 @@ UNITS = 24
 EXPERIMENT = """\
 data: panes.csv
 protocol: {splits: 42, seed: 6}
-training: {epochs: 20}
+training: {epochs: 20, group: 7}
 output: {report: false}
 models:
   - tlm

@@ -21,10 +21,8 @@ from lindley.experiment.config import Experiment
 from lindley.experiment.names import NEURAL, ROBUST, ModelName
 from lindley.version import __version__
 
-__all__ = ["GROUP", "LIBRARIES", "Unit", "code_digest", "make_units", "versions"]
+__all__ = ["LIBRARIES", "Unit", "code_digest", "make_units", "versions"]
 
-GROUP = 7
-"""Splits in a unit at most: enough for a tensor program to be worth its overhead, few enough to lose little in a crash."""
 TRAINING_EFFORT = 100.0
 """A training takes about this many times as long as a classical fit; it only serves the progress bar."""
 LONGEST = 100
@@ -77,7 +75,7 @@ class Unit:
             "code": code_digest(),
         }
         if self.root.base in NEURAL:
-            decides["training"] = experiment.training.model_dump(mode="json")
+            decides["training"] = experiment.training.model_dump(mode="json", exclude={"group"})
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
@@ -90,7 +88,7 @@ def make_units(experiment: Experiment) -> list[Unit]:
     chosen = [tuple(family) for family in families.values()]
     if experiment.data.data == "glass-simulated":
         chosen.append((ORACLE,))
-    groups = _groups(experiment.protocol.splits)
+    groups = _groups(experiment.protocol.splits, experiment.training.group)
     return [Unit(models, splits) for models in chosen for splits in groups]
 
 
@@ -138,8 +136,8 @@ def _chain(name: ModelName) -> list[ModelName]:
     return chain[::-1]
 
 
-def _groups(splits: int) -> Iterable[tuple[int, ...]]:
-    """Splits in groups of nearly equal size, as few as `GROUP` allows."""
-    n_groups = -(-splits // GROUP)
+def _groups(splits: int, most: int) -> Iterable[tuple[int, ...]]:
+    """Splits in groups of nearly equal size, of ``most`` splits at most."""
+    n_groups = -(-splits // most)
     edges = [splits * i // n_groups for i in range(n_groups + 1)]
     return [tuple(range(a, b)) for a, b in pairwise(edges)]

@@ -118,7 +118,7 @@ def require_device(experiment: Experiment) -> None:
 
 
 def model_file(name: ModelName, span: str, what: str) -> str:
-    """Where a file of a model is, inside the folder of results: ``models/tlm/llrs-01-07.npz``."""
+    """Where a file of a model is, inside the folder of results: ``models/tlm/llrs-01-10.npz``."""
     stem, dot, ending = what.partition(".")
     return f"models/{folder_name(name)}/{stem}-{span}{dot}{ending}"
 
