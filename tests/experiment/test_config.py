@@ -410,7 +410,8 @@ def test_the_paper_has_every_model_of_its_summary() -> None:
     assert {"tlm", "tlm-kde", "quantile:tlm", "yeo-johnson:tlm", "tlm+logistic", "tlm-kde+logistic+elub"} <= set(
         paper.rows
     )
-    assert set(load_experiment("demo").rows) <= set(paper.rows)
+    demo = [name for name in load_experiment("demo").rows.values() if name.base != "robust"]
+    assert {str(replace(name, options=())) for name in demo} <= set(paper.rows)
 
 
 class TestSchema:
