@@ -20,11 +20,14 @@ from lindley.errors import LindleyError
 from lindley.integration.common import integrate_common
 from lindley.integration.varying import integrate_varying
 from lindley.models.classical import fit_classical
+from lindley.models.full_bayes import fit_full_bayes
 from lindley.models.parameters import Architecture
 from lindley.models.scale import ScaleMixture
 from lindley.models.two_level import TwoLevel, score
 from lindley.storage import HEADER_LENGTH, KEY, KINDS, MODEL, Model, _digest, model_from_bytes, model_to_bytes
+from lindley.training.ht_plda import fit_ht_plda
 from lindley.training.loop import Training, train
+from lindley.training.nplda import fit_nplda
 from lindley.training.robust import fit_robust
 from tests.models.test_classical import sources
 
@@ -51,11 +54,16 @@ MODELS: dict[str, Callable[[], Model]] = {
     "common": lambda: integrate_common(trained(1), [30, 26]),
     "varying": lambda: integrate_varying(trained(1), PARTS),
     "varying, sampled": lambda: integrate_varying(trained(1), PARTS, samples=12),
+    "heavy-tailed": lambda: fit_ht_plda(PARTS),
+    "quadratic": lambda: fit_nplda(PARTS, PARTS, [1, 2], epochs=2)[0],
+    "averaged": lambda: fit_full_bayes(PARTS, [1, 2], draws=8),
     "robust": lambda: fit_robust([[part] for part in PARTS], [1, 2]).model,
 }
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, tuple):
+        return {p: leaf for i, part in enumerate(value) for p, leaf in leaves(part, f"{path}.{i}").items()}
     if not is_dataclass(value):
         return {path: value}
     return {p: leaf for f in fields(value) for p, leaf in leaves(getattr(value, f.name), f"{path}.{f.name}").items()}
@@ -86,6 +94,8 @@ def test_every_kind_is_tried() -> None:
     """All kinds that a model can be made of; calibrations have tests of their own."""
 
     def kinds(value: Any) -> set[str]:
+        if isinstance(value, tuple):
+            return set().union(*map(kinds, value))
         if not is_dataclass(value):
             return set()
         return {type(value).__name__}.union(*(kinds(getattr(value, f.name)) for f in fields(value)))

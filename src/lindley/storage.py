@@ -24,9 +24,12 @@ from lindley.calibration import Elub, InvarianceBounds, Kernel, Logistic, Pav
 from lindley.errors import LindleyError
 from lindley.integration.common import CommonVariance
 from lindley.integration.varying import VaryingVariance
+from lindley.models.averaged import Averaged
 from lindley.models.between import KernelBetween, NormalBetween
+from lindley.models.heavy_tailed import HeavyTailed
 from lindley.models.mixture import MixtureBetween
 from lindley.models.population import Population
+from lindley.models.quadratic import Quadratic
 from lindley.models.robust import Robust, Tails
 from lindley.models.scale import ScaleMixture
 from lindley.models.stabilise import Stabiliser
@@ -40,12 +43,12 @@ KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         TwoLevel, NormalBetween, MixtureBetween, KernelBetween, ScaleMixture, CommonVariance, VaryingVariance,
-        Robust, Stabiliser, Population, Tails,
+        HeavyTailed, Quadratic, Averaged, Robust, Stabiliser, Population, Tails,
         Logistic, Kernel, Pav, Elub, InvarianceBounds,
     )
 }  # fmt: skip
 HEADER_LENGTH = 8
-Model = TwoLevel | Robust
+Model = TwoLevel | Robust | Averaged
 """What can be fitted, stored and scored."""
 T = TypeVar("T")
 
@@ -57,7 +60,7 @@ def model_to_bytes(model: Model, about: Mapping[str, Any] | None = None) -> byte
 
 def model_from_bytes(data: bytes, name: str) -> tuple[Model, dict[str, Any]]:
     """What `model_to_bytes` wrote; ``name`` is for the message of the error if it is anything else."""
-    return from_bytes(data, name, (TwoLevel, Robust), MODEL)
+    return from_bytes(data, name, (TwoLevel, Robust, Averaged), MODEL)
 
 
 def to_bytes(

@@ -13,7 +13,7 @@ def test_names_are_those_that_exist() -> None:
     assert set(GAUSSIANISER_NAMES) == set(GAUSSIANISERS)
 
 
-@pytest.mark.parametrize("front", ["", "quantile:", "yeo-johnson:"])
+@pytest.mark.parametrize("front", ["", "quantile:", "yeo-johnson:", "flow:"])
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("back", ["", "+logistic", "+kde+elub", "+logistic+elub", "+pav+iv"])
 def test_round_trip(front: str, base: str, back: str) -> None:
@@ -51,7 +51,7 @@ def test_cross_fitting_behind_a_classical_name() -> None:
     assert name.root != ModelName.parse("tlm-kde")
     for text, message in (
         ("tlm@cross", "only @cv can stand behind a name"),
-        ("ntlm-single-pairs-n1@cv", "a neural model needs its validation sources"),
+        ("ntlm-single-pairs-n1@cv", "a trained model needs its validation sources"),
         ("quantile:tlm@cv", "without a transform"),
         ("robust@cv", "robust is cross-fitted"),
     ):

@@ -55,8 +55,8 @@ def test_error_of_the_split(m: int, n: int, ratio: float, most: float) -> None:
     axes, kernels, nu, alpha = 4, 40, 8.0, 6.0
     g = torch.Generator().manual_seed(int(ratio) + 10 * m + n)
     model = make(
-        1, 1, axes, kernels, nu=nu, scatter_shape=alpha, contamination=1e-12, relatedness=1e-12, background=1e-12,
-        narrow_weight=1e-12, width=0.35,
+        1, 1, axes, kernels, nu=nu, scatter_shape=alpha, contamination=1e-12, spike=1e-12, relatedness=1e-12,
+        background=1e-12, narrow_weight=1e-12, width=0.35,
     )  # fmt: skip
     lam = torch.full((1, 1, axes), ratio).double()
     centres = torch.randn(1, kernels, axes, generator=g).double() * ratio**0.5
@@ -66,6 +66,7 @@ def test_error_of_the_split(m: int, n: int, ratio: float, most: float) -> None:
         stabiliser=replace(model.stabiliser, **{k: torch.full((1, 1, axes), v).double() for k, v in plain.items()}),
         centre=torch.zeros(1, 1, axes).double(),
         projection=torch.eye(axes).double()[None],
+        directions=torch.eye(axes).double()[None],
         var_within=torch.ones(1, 1, axes).double(),
         population=replace(
             model.population, centres=centres, var=lam, ln_weights=torch.full((1, kernels), -math.log(kernels)).double()

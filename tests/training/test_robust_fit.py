@@ -25,7 +25,7 @@ from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.models.stabilise import fit_stabiliser
 from lindley.models.two_level import PairModel, score
-from lindley.training.crossfit import deal, held_out, ln_lr_held_out
+from lindley.training.crossfit import deal, held_out, ln_parts_held_out
 from lindley.training.kernel_sum import ln_kernel_sum, ln_population
 from lindley.training.quasi_newton import minimise
 from lindley.training.robust import fit_robust
@@ -175,7 +175,9 @@ def test_held_out_pairs_are_not_of_the_basis_and_their_weights_are_unbiased() ->
     splits = make_splits(draw(120, 3, noise=0.5), Protocol(splits=1))
     train = splits[0].train
     sources = Sources.of(train.values, train.source)
-    folds, n_folds = held_out([sources], [np.random.default_rng(0)], 0.02)
+    (folds, shrunk), n_folds = held_out([sources], [np.random.default_rng(0)], (0.02, 0.5))
+    torch.testing.assert_close((shrunk.trace, shrunk.ref, shrunk.weight), (folds.trace, folds.ref, folds.weight))
+    assert (shrunk.instances - folds.instances).abs().max() > 1e-3  # the same pairs, on other axes
     assert n_folds == [5]
     total = torch.where(folds.same, folds.weight, 0.0).sum(-1) * 2 * math.log(2)
     torch.testing.assert_close(total, torch.ones(5, dtype=torch.float64))
@@ -194,7 +196,8 @@ def test_held_out_pairs_are_not_of_the_basis_and_their_weights_are_unbiased() ->
         centre=torch.zeros(5, 1, 3).double(),
         projection=identity,
     )
-    torch.testing.assert_close(ln_lr_held_out(folds, folds.model), plain.ln_lr_given(x, y), rtol=1e-5, atol=1e-5)
+    ln_h1, ln_h2 = ln_parts_held_out(folds, folds.model)
+    torch.testing.assert_close(ln_h1 - ln_h2, plain.ln_lr_given(x, y), rtol=1e-5, atol=1e-5)
 
 
 def test_kernel_sums_of_the_fit_and_their_gradient() -> None:

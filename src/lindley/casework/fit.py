@@ -12,9 +12,10 @@ same model fitted on sources drawn with replacement, or, for the robust model, o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +27,22 @@ from lindley.data.splits import Part, Side
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import summary
+from lindley.experiment.config import TrainingConfig
 from lindley.experiment.crossfit import deal_folds
-from lindley.experiment.names import NEURAL, ROBUST, ModelName
+from lindley.experiment.fitting import Fitted, fit_root, integrate, whole_part
+from lindley.experiment.names import NPLDA, ROBUST, ModelName
 from lindley.experiment.plan import versions
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import integrate_varying
 from lindley.llrs import Floats, LLRs
-from lindley.models.classical import estimate_moments, fit_classical
-from lindley.models.parameters import Architecture
-from lindley.models.robust import Robust
-from lindley.models.two_level import PairModel, TwoLevel, item_squares, score
+from lindley.models.classical import estimate_moments
+from lindley.models.two_level import PairModel, item_squares, score
 from lindley.storage import Model
-from lindley.training.loop import Training, train
-from lindley.training.robust import ALL_STEPS, fit_robust
 from lindley.version import __version__
 
 __all__ = ["TrainedSystem", "TrainingChoices", "train_system"]
 
-CLASSICAL_REPLICATES, ROBUST_REPLICATES, NEURAL_REPLICATES = 100, 10, 20
-"""Of the bootstrap, unless it is said how many: a classical model is fitted at once, the others take their time."""
+REPLICATES = {"tlm": 100, "tlm-kde": 100, "ht-plda": 20, "tlm-bayes": 10, ROBUST: 10}
+NEURAL_REPLICATES = 20
+"""Of the bootstrap, unless it is said how many: what is fitted at once gets many, the others take their time."""
 VALIDATION_SHARE = 1 / 3
 MIN_SOURCES = 10
 Labels = NDArray[np.str_]
@@ -56,7 +54,9 @@ class TrainingChoices:
     """What `train_system` may be told."""
 
     model: str = "robust"
-    replicates: int | None = None  # of the bootstrap; default 10, 100 for classical models, 20 for neural ones
+    replicates: int | None = (
+        None  # of the bootstrap; default 10 for robust, 100 for tlm and tlm-kde, 20 for neural models
+    )
     epochs: int = 2000
     seed: int = 0
     units: tuple[str | None, ...] = ()
@@ -85,21 +85,17 @@ def train_system(
             f"'{choices.model}': a Gaussianised model is a benchmark of experiments, and not made into a system. Leave "
             f"'{name.gaussianiser}:' out."
         )
+    if name.root.base == NPLDA:
+        raise LindleyError(
+            f"'{choices.model}': neural PLDA is a benchmark of experiments, and not made into a system: its score has no "
+            "similarity and no typicality to report."
+        )
     _require_data(table)
     rng = np.random.default_rng((choices.seed, 20_26))
-    neural = name.root.base in NEURAL
     scaling = Scaling.fit(table.values, table.features, table.name)
     values = scaling(table.values)
-    model: Model
-    if neural:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model, held_out = _neural(table, values, name, choices, rng, progress)
-    elif name.root.base == ROBUST:
-        model, held_out = _robust(table, values, name, choices, rng, progress)
-    else:
-        progress(str(name), "fit, folds and bootstrap", 0.1)
-        model, held_out = _classical(table, values, name, choices, rng)
+    make = _trained if name.is_trained else _fitted
+    model, held_out = make(table, values, name, choices, rng, progress)
     calibration, llrs = [], held_out.llrs
     for step in name.calibrations:
         fitted = CALIBRATIONS[step].fit(llrs)
@@ -128,7 +124,7 @@ def train_system(
         "versions": versions(),
         "lindley": __version__,
         "seed": choices.seed,
-        "epochs": choices.epochs if neural else None,
+        "epochs": choices.epochs if name.is_trained else None,
         "data": {
             "name": table.name,
             "sha256": table.sha256(),
@@ -172,7 +168,7 @@ def _cross_fitted(table: Table, fit: Callable[[Part], PairModel], rng: np.random
     for number in range(int(fold.max()) + 1):
         inside, rest = fold == number, fold != number
         scaling = Scaling.fit(table.values[rest], table.features, f"{table.name}, fold {number + 1}")
-        fitted = fit(_part(scaling(table.values[rest]), table.source[rest], table.group[rest]))
+        fitted = fit(whole_part(scaling(table.values[rest]), table.source[rest], table.group[rest]))
         held_out = _one_against_one(scaling(table.values[inside]), table.source[inside], rng)
         if len(held_out.ref.source) < 1 or len(held_out.trace.source) < 2:
             continue
@@ -188,37 +184,27 @@ def _cross_fitted(table: Table, fit: Callable[[Part], PairModel], rng: np.random
     )
 
 
-def _neural(
+def _trained(
     table: Table,
     values: Floats,
     name: ModelName,
     choices: TrainingChoices,
     rng: np.random.Generator,
     progress: Progress,
-) -> tuple[TwoLevel, _HeldOut]:
+) -> tuple[Model, _HeldOut]:
     """Train on two thirds, stop on the last third; the replicates are trained beside it, in one go."""
     groups = np.unique(table.group)
     order = groups[np.argsort(rng.random(len(groups)), kind="stable")]
     validating = np.isin(table.group, order[: max(2, round(VALIDATION_SHARE * len(groups)))])
-    part = _part(values[~validating], table.source[~validating])
+    part = whole_part(values[~validating], table.source[~validating])
     validate = _one_against_one(values[validating], table.source[validating], rng)
     replicates = NEURAL_REPLICATES if choices.replicates is None else choices.replicates
     parts = [part, *(_resampled(values, table, ~validating, rng) for _ in range(replicates))]
-    _, projection, mode, within = name.root.base.split("-")
-    architecture = Architecture(cast(Literal["single", "double"], projection), cast(Literal[1, 2], int(within[1:])))
-    training = Training(cast(Literal["pairs", "sources"], mode), epochs=choices.epochs, watched=0)
-
-    def epochs(epoch: int, best: float) -> None:
-        detail = f"epoch {epoch} of {training.epochs}, validation Cllr {best:.4f}"
-        progress(str(name), detail, 0.9 * epoch / training.epochs)
-
-    seeds = [choices.seed * 1_000_003 + run for run in range(len(parts))]
-    model = train(architecture, training, parts, [validate] * len(parts), seeds, progress=epochs).model
-    if name.integration == "common":
-        model = integrate_common(model, [len(p.trace.source) for p in parts])
-    elif name.integration == "varying":
-        everything = _part(values[validating], table.source[validating])
-        model = integrate_varying(model, [everything] * len(parts))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = _fit(name, parts, [validate] * len(parts), choices, progress).model
+        everything = whole_part(values[validating], table.source[validating])
+        model = integrate(name, model, parts, [everything] * len(parts), _seeds(choices, len(parts)))
     runs = len(parts)
     point = model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
     return model, _HeldOut(
@@ -228,66 +214,53 @@ def _neural(
     )
 
 
-def _resamples(table: Table, values: Floats, replicates: int, rng: np.random.Generator) -> list[Part]:
-    """All sources, and then the replicates of the bootstrap."""
-    everything = np.ones(len(values), dtype=bool)
-    resampled = (_resampled(values, table, everything, rng) for _ in range(replicates))
-    return [_part(values, table.source, table.group), *resampled]
-
-
-def _classical(
-    table: Table, values: Floats, name: ModelName, choices: TrainingChoices, rng: np.random.Generator
-) -> tuple[TwoLevel, _HeldOut]:
-    replicates = CLASSICAL_REPLICATES if choices.replicates is None else choices.replicates
-    parts = _resamples(table, values, replicates, rng)
-    kind = _between(name)
-    estimate_moments(parts[:1])  # tells of shrinkage, once and of all sources
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        held_out = _cross_fitted(table, lambda part: fit_classical([part], kind), rng)
-        return fit_classical(parts, kind), held_out
-
-
-def _robust(
+def _fitted(
     table: Table,
     values: Floats,
     name: ModelName,
     choices: TrainingChoices,
     rng: np.random.Generator,
     progress: Progress,
-) -> tuple[Robust, _HeldOut]:
-    """Replicates are half-samples, fitted from scratch, scalars and all.
+) -> tuple[Model, _HeldOut]:
+    """Fit on all sources and on replicates of them; what is held out comes from folds."""
+    replicates = REPLICATES[name.root.base] if choices.replicates is None else choices.replicates
+    everything = np.ones(len(values), dtype=bool)
+    draw = partial(_half, values, table) if name.root.base == ROBUST else partial(_resampled, values, table, everything)
+    parts = [whole_part(values, table.source, table.group), *(draw(rng) for _ in range(replicates))]
+    estimate_moments(parts[:1])  # tells of shrinkage, once and of all sources
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = _fit(name, parts, [], choices, progress)
+        assert fitted.again is not None
+        return fitted.model, _cross_fitted(table, fitted.again(0), rng)
 
-    A source that is drawn twice would be its own batch mate, and relatedness would be learnt from it. Half of the sources,
-    drawn without replacement, scatter as much as a bootstrap of all of them does: (1 − ½)/(n/2) = 1/n.
+
+def _fit(
+    name: ModelName, parts: Sequence[Part], validate: Sequence[Part], choices: TrainingChoices, progress: Progress
+) -> Fitted:
+    def report(detail: str, share: float) -> None:
+        progress(str(name), detail, 0.9 * share)
+
+    report("fit, and replicates of it", 0.0)
+    training = TrainingConfig(epochs=choices.epochs)
+    seeds = _seeds(choices, len(parts))
+    return fit_root(name, parts, validate, seeds, training=training, watched=0, progress=report)
+
+
+def _seeds(choices: TrainingChoices, runs: int) -> list[int]:
+    return [choices.seed * 1_000_003 + run for run in range(runs)]
+
+
+def _half(values: Floats, table: Table, rng: np.random.Generator) -> Part:
+    """Half of the sources, drawn without replacement: the robust model's replicate.
+
+    A source that is drawn twice would be its own batch mate, and relatedness would be learnt from it. Half of the sources
+    scatter as much as a bootstrap of all of them does: (1 − ½)/(n/2) = 1/n.
     """
-
-    def steps(step: int, cost: float) -> None:
-        progress(str(name), f"step {step} of {ALL_STEPS}, held-out cost {cost:.4f}", 0.9 * step / ALL_STEPS)
-
-    replicates = ROBUST_REPLICATES if choices.replicates is None else choices.replicates
     groups = np.unique(table.group)
-    halves = []
-    for _ in range(replicates):
-        chosen = groups[np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]]
-        rows = np.isin(table.group, chosen)
-        halves.append(_part(values[rows], table.source[rows], table.group[rows]))
-    parts = [_part(values, table.source, table.group), *halves]
-    seeds = [choices.seed * 1_000_003 + run for run in range(len(parts))]
-    fitted = fit_robust([[part] for part in parts], seeds, progress=steps)
-    return fitted.model, _cross_fitted(table, lambda part: fitted.again([[part]]), rng)
-
-
-def _between(name: ModelName) -> Literal["normal", "kernel"]:
-    return "kernel" if name.root.base == "tlm-kde" else "normal"
-
-
-def _part(values: Floats, source: Labels, group: Labels | None = None) -> Part:
-    """All instances: the first of every source as its trace, the others as its ref."""
-    _, first = np.unique(source, return_index=True)
-    is_trace = np.zeros(len(source), dtype=bool)
-    is_trace[first] = True
-    return Part(values, source, is_trace, group)
+    chosen = groups[np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]]
+    rows = np.isin(table.group, chosen)
+    return whole_part(values[rows], table.source[rows], table.group[rows])
 
 
 def _one_against_one(values: Floats, source: Labels, rng: np.random.Generator) -> Part:
@@ -311,7 +284,7 @@ def _resampled(values: Floats, table: Table, rows: NDArray[np.bool_], rng: np.ra
     sources, of_groups = (
         np.strings.add(np.strings.add(labels[index], "#"), draw) for labels in (table.source, table.group)
     )
-    return _part(values[index], sources, of_groups)
+    return whole_part(values[index], sources, of_groups)
 
 
 def _llrs(model: PairModel, part: Part) -> LLRs:

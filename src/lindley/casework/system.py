@@ -22,9 +22,8 @@ from lindley.data.table import Table
 from lindley.data.transform import Transform, TransformKind
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
-from lindley.models.robust import Robust
-from lindley.models.two_level import TwoLevel, score
-from lindley.storage import KINDS, from_bytes, to_bytes
+from lindley.models.two_level import score
+from lindley.storage import KINDS, Model, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from lindley.casework.case import Explanation
@@ -61,7 +60,7 @@ class System:
     reference: str | None  # the column that they are divided by before the log
     mean: Floats  # standardisation (feature,)
     sd: Floats
-    model: TwoLevel | Robust
+    model: Model
     calibration: tuple[Any, ...]
     population: KnownSources
     bounds: tuple[float, float]  # log10 LR: what the validation pairs support
@@ -73,7 +72,7 @@ class System:
         return len(self.model.centre)
 
     @cached_property
-    def point(self) -> TwoLevel | Robust:
+    def point(self) -> Model:
         """The model without its replicates."""
         runs = self.runs
         return self.model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
@@ -248,7 +247,7 @@ def _call(step: Calibration, llr: Floats) -> Floats:
 def _require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
     n, model, population = len(system.features), system.model, system.population
-    if not isinstance(model, TwoLevel | Robust) or not isinstance(population, KnownSources):
+    if not isinstance(model, Model) or not isinstance(population, KnownSources):
         raise ValueError("it has no model or no population")
     if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
         raise ValueError("its features have no names")

@@ -33,7 +33,7 @@ from lindley.data.table import Table
 from lindley.data.transform import Transform
 from lindley.errors import LindleyError
 from lindley.experiment.lines import Lines, read_yaml
-from lindley.experiment.names import INTEGRATIONS, NEURAL, ModelName
+from lindley.experiment.names import INTEGRATIONS, NEURAL, NPLDA, ROBUST, ModelName
 
 __all__ = [
     "BUILT_IN",
@@ -151,7 +151,7 @@ class TrainingConfig(_Section):
 
 
 class OptionsConfig(_Section):
-    """What one neural model does otherwise than the experiment's training and the paper's architecture."""
+    """What one model does otherwise than the experiment's training and the paper's architecture."""
 
     epochs: int | None = Field(default=None, ge=1, description="in place of the training's")
     batch: int | None = Field(default=None, ge=1, description="in place of the training's")
@@ -176,6 +176,11 @@ class OptionsConfig(_Section):
         ge=1,
         description="of the variance when it is integrated out as varying; default quadrature, the paper's 2000",
     )
+    pretrain: str | None = Field(
+        default=None,
+        description="another table, a named data set or a file, to learn from first: a neural model starts with what it "
+        "learnt there (the table needs all features of the data), robust takes its scalars as the centre of their prior",
+    )
 
 
 class ModelConfig(_ShortForm):
@@ -195,7 +200,10 @@ class ModelConfig(_ShortForm):
     calibration: tuple[Literal["logistic", "kde", "pav", "elub", "iv"], ...] = Field(
         default=(), description="calibrations in their order; the same as +logistic, +elub … behind the name"
     )
-    options: OptionsConfig = Field(default_factory=OptionsConfig, description="of a neural model")
+    options: OptionsConfig = Field(
+        default_factory=OptionsConfig,
+        description="of a neural model; robust knows pretrain, and nplda epochs",
+    )
 
     @property
     def name(self) -> ModelName:
@@ -211,8 +219,12 @@ class ModelConfig(_ShortForm):
                     f"({' or '.join('-' + law for law in INTEGRATIONS)}) in its name"
                 )
             base = f"{base}-{self.integration}"
-        if given and not neural:
-            raise LindleyError(f"model '{self.model}': options ({', '.join(given)}) are for neural models (ntlm-…)")
+        known = given if neural else {ROBUST: ("pretrain",), NPLDA: ("epochs",)}.get(name.root.base, ())
+        if unknown := [option for option in given if option not in known]:
+            raise LindleyError(
+                f"model '{self.model}': options ({', '.join(unknown)}) are for neural models (ntlm-…); robust knows pretrain, "
+                "and nplda epochs"
+            )
         law = base.removeprefix(name.root.base).strip("-")
         if "samples" in given and law != "varying":
             raise LindleyError(f"model '{self.model}': samples is for a model whose variance is integrated as varying")

@@ -8,13 +8,11 @@ the *sources*, drawn here; a model that needs none is fitted on all of them. So 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationError, model_validator
 
@@ -22,26 +20,18 @@ from lindley.calibration import Chain, fit_chain
 from lindley.data.scaling import Scaling
 from lindley.data.splits import MIN_GROUPS_PER_PART, Part, Side
 from lindley.errors import LindleyError
-from lindley.experiment.config import ModelConfig, OptionsConfig
+from lindley.experiment.config import ModelConfig, OptionsConfig, TrainingConfig
 from lindley.experiment.crossfit import held_out_llrs
-from lindley.experiment.names import CLASSICAL, NEURAL, ROBUST, ModelName
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import integrate_varying
+from lindley.experiment.fitting import Progress, fit_root, integrate, silent
+from lindley.experiment.names import ModelName
 from lindley.llrs import Floats, LLRs
-from lindley.models.classical import fit_classical
 from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
-from lindley.models.orthonormal import OrthonormalKind
 from lindley.models.pairs import distinct_items, score_pairs
-from lindley.models.parameters import Architecture
-from lindley.models.robust import Robust
-from lindley.models.two_level import PairModel, TwoLevel, score
-from lindley.training.loop import Training, train
-from lindley.training.robust import FittedRobust, fit_robust
+from lindley.models.two_level import PairModel, score
 
 __all__ = ["FittedModel", "ModelChoices", "draw_part", "fit_model"]
 
 Labels = NDArray[Any]
-Progress = Callable[[int, float], None]
 
 
 class ModelChoices(ModelConfig):
@@ -68,8 +58,7 @@ class ModelChoices(ModelConfig):
     @property
     def needs_unseen(self) -> bool:
         """Whether the model cannot be fitted without sources that are kept from it."""
-        cross_fitted = self.name.cross_fitted or self.name.base == ROBUST
-        return self.name.root.base in NEURAL or bool(self.name.calibrations and not cross_fitted)
+        return self.name.is_trained or bool(self.name.calibrations and not self.name.learns_from_all)
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -95,16 +84,21 @@ def _plain(problem: dict[str, Any]) -> str:
 
 @dataclass(eq=False)
 class Gaussianising:
-    """A marginal transform that can be pickled: it remembers what it was fitted on."""
+    """A transform that can be pickled: it remembers what it was fitted on."""
 
     kind: Gaussianiser
     values: Floats
+    source: NDArray[np.str_]
+    group: NDArray[np.str_] | None
+    seed: int
     _transform: Callable[[Floats], Floats] | None = field(default=None, repr=False)
 
     def __call__(self, values: Floats) -> Floats:
         """Values (rows, feature), transformed."""
         if self._transform is None:
-            self._transform = fit_gaussianiser(self.kind, self.values)
+            self._transform = fit_gaussianiser(
+                self.kind, self.values, source=self.source, group=self.group, seed=self.seed
+            )
         return self._transform(values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,7 +162,7 @@ def fit_model(
     n_trace: int = 1,
     n_ref: int = 1,
     hold_out: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> FittedModel:
     """Fit a model on instances (rows, feature) and the sources that they come from (rows,).
 
@@ -194,12 +188,18 @@ def fit_model(
     rows = unseen[code]
     scaling = Scaling.fit(matrix[~rows], [f"feature {k + 1}" for k in range(matrix.shape[1])], "the sources to fit on")
     name = choices.name
+    groups = None if group is None else np.unique(np.asarray(group), return_inverse=True)[1].astype(np.str_)
     gaussianising = None
     scaled = scaling(matrix)
     if name.gaussianiser is not None:
-        gaussianising = Gaussianising(cast(Gaussianiser, name.gaussianiser), scaled[~rows])
+        gaussianising = Gaussianising(
+            cast(Gaussianiser, name.gaussianiser),
+            scaled[~rows],
+            names[~rows],
+            None if groups is None else groups[~rows],
+            choices.seed,
+        )
         scaled = gaussianising(scaled)
-    groups = None if group is None else np.unique(np.asarray(group), return_inverse=True)[1].astype(np.str_)
     seen, kept = ((scaled[some], names[some], None if groups is None else groups[some]) for some in (~rows, rows))
     model, chain = _fitted(choices, seen, kept, rng, (n_trace, n_ref), progress)
     return FittedModel(name, scaling, gaussianising, model, chain, labels[~unseen], labels[unseen])
@@ -254,36 +254,22 @@ def _fitted(
     kept: Rows,
     rng: np.random.Generator,
     shape: tuple[int, int],
-    progress: Progress | None,
+    progress: Progress,
 ) -> tuple[PairModel, Chain]:
     """The model, from its root over its integration to its calibration."""
     name = choices.name
-    base = name.root.base
     seeds = [choices.seed * 1_000_003 % 2**63]
     fit_on = draw_part(*seen, rng)
-    model: PairModel
-    again: Callable[[Part], PairModel]  # the same on other sources, for pairs that are held out of a fit
-    if base in CLASSICAL:
-        again = partial(_classical, kind="kernel" if base == "tlm-kde" else "normal")
-        model = again(fit_on)
-    elif base == ROBUST:
-        robust = fit_robust([[fit_on]], seeds, progress=progress)
-        again = partial(_again, fitted=robust)
-        model = robust.model
-    elif base in NEURAL:
-        validate = draw_part(*kept, rng)
-        model = _trained(choices, [fit_on], [validate], seeds, progress)
-        if name.integration == "common":
-            model = integrate_common(model, [len(fit_on.trace.source)])
-        elif name.integration == "varying":
-            samples = cast(int | None, dict(name.options).get("samples"))
-            model = integrate_varying(model, [validate], samples=samples, seeds=seeds)
-    else:
-        raise LindleyError(f"model '{base}' can be used in an experiment, and not here")
+    validate = [draw_part(*kept, rng)] if name.is_trained else []
+    training = TrainingConfig(device=choices.device)
+    fitted = fit_root(name, [fit_on], validate, seeds, training=training, watched=0, progress=progress)
+    model = integrate(name, fitted.model, [fit_on], validate, seeds)
     if not name.calibrations:
         return model, Chain((), ())
     if not choices.needs_unseen:
-        return model, fit_chain(name.calibrations, held_out_llrs([draw_part(*seen, rng, *shape)], again, rng))
+        assert fitted.again is not None
+        held_out = held_out_llrs([draw_part(*seen, rng, *shape)], fitted.again(0), rng)
+        return model, fit_chain(name.calibrations, held_out)
     part = draw_part(*kept, rng, *shape)
     if not len(part.ref.source):
         raise LindleyError(
@@ -292,35 +278,3 @@ def _fitted(
         )
     llr = score(model, [part.trace], [part.ref])[0]
     return model, fit_chain(name.calibrations, LLRs.from_matrix(llr, part.trace.source, part.ref.source))
-
-
-def _classical(part: Part, kind: Literal["normal", "kernel"]) -> TwoLevel:
-    return fit_classical([part], kind)
-
-
-def _again(part: Part, fitted: FittedRobust) -> Robust:
-    return fitted.again([[part]])
-
-
-def _trained(
-    choices: ModelChoices,
-    fit_on: Sequence[Part],
-    validate: Sequence[Part],
-    seeds: Sequence[int],
-    progress: Progress | None,
-) -> TwoLevel:
-    """A neural model of one run, with the options that were given."""
-    _, projection, mode, within = choices.name.root.base.split("-")
-    given: Mapping[str, Any] = dict(choices.name.options)
-    architecture = Architecture(
-        cast(Literal["single", "double"], projection),
-        cast(Literal[1, 2], int(within[1:])),
-        given.get("components", 1),
-        cast(OrthonormalKind, given.get("orthonormal", "exponential")),
-        given.get("start", "random"),
-    )
-    if choices.device == "cuda" and not torch.cuda.is_available():
-        raise LindleyError("device cuda: this machine has no CUDA device that torch can use. Use cpu.")
-    settings = {key: given[key] for key in ("epochs", "batch", "learning_rate", "weight_decay") if key in given}
-    training = Training(cast(Literal["pairs", "sources"], mode), watched=0, device=choices.device, **settings)
-    return train(architecture, training, fit_on, validate, seeds, progress=progress).model

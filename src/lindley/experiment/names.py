@@ -20,6 +20,7 @@ __all__ = [
     "GAUSSIANISER_NAMES",
     "INTEGRATIONS",
     "NEURAL",
+    "NPLDA",
     "ROBUST",
     "ModelName",
 ]
@@ -28,8 +29,11 @@ __all__ = [
 CLASSICAL = {
     "tlm": "two-level model, normal between sources",
     "tlm-kde": "two-level model, kernel density between sources",
+    "tlm-bayes": "two-level model, its means and covariances integrated out (normal, inverse Wishart)",
+    "ht-plda": "heavy-tailed PLDA: Student-t within and between sources",
 }
 ROBUST = "robust"
+NPLDA = "nplda"
 NEURAL = {
     f"ntlm-{projection}-{mode}-n{within}": f"neural two-level model, {projection} projection, trained on {mode}, "
     f"{'one within variance' if within == 1 else 'within variances for trace and ref'}"
@@ -46,12 +50,14 @@ INTEGRATION_OPTIONS = ("samples",)
 BASES = {
     ROBUST: "robust model: heavy tails, kernel densities and relatedness, cross-fitted on train and validation sources",
     **CLASSICAL,
+    NPLDA: "neural PLDA: a quadratic score trained on a soft detection cost",
     **NEURAL,
     **{f"{name}-{law}": f"{text}; {about}" for name, text in NEURAL.items() for law, about in INTEGRATIONS.items()},
 }
 GAUSSIANISER_NAMES = {
     "quantile": "marginal quantile transform in front",
     "yeo-johnson": "marginal Yeo-Johnson transform in front",
+    "flow": "normalising flow in front, of all features together (needs the extra 'flows')",
 }
 CALIBRATION_NAMES = {
     "logistic": "logistic calibration",
@@ -94,6 +100,16 @@ class ModelName:
         return self if self.before is None else self.before.root
 
     @property
+    def learns_from_all(self) -> bool:
+        """Whether it learns from train and validation sources alike, so that its validation pairs are held out of a fit."""
+        return self.cross_fitted or self.root.base == ROBUST
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether validation sources choose the epoch of its training."""
+        return self.root.base in NEURAL or self.root.base == NPLDA
+
+    @property
     def integration(self) -> str | None:
         """How the variance is integrated out, if it is."""
         return next((law for law in INTEGRATIONS if self.base.endswith(f"-{law}")), None)
@@ -127,7 +143,7 @@ class ModelName:
             )
         if at and (base not in CLASSICAL or colon):
             raise LindleyError(
-                f"model '{text}': @cv is for {' and '.join(CLASSICAL)}, without a transform in front: a neural model needs "
+                f"model '{text}': @cv is for {' and '.join(CLASSICAL)}, without a transform in front: a trained model needs "
                 "its validation sources to know when to stop."
             )
         return cls(front or None, base, tuple(calibrations), cross_fitted=bool(at))

@@ -17,18 +17,16 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from lindley.experiment.config import Experiment
-from lindley.experiment.names import NEURAL, ROBUST, ModelName
+from lindley.experiment.config import DataConfig, Experiment
+from lindley.experiment.names import NEURAL, NPLDA, ROBUST, ModelName
 from lindley.version import __version__
 
-__all__ = ["LIBRARIES", "Unit", "code_digest", "make_units", "versions"]
+__all__ = ["LIBRARIES", "Unit", "code_digest", "make_units", "split_seed", "versions"]
 
-TRAINING_EFFORT = 100.0
-"""A training takes about this many times as long as a classical fit; it only serves the progress bar."""
+EFFORT = {ROBUST: 60.0, "tlm-bayes": 30.0, "ht-plda": 10.0, NPLDA: 30.0} | dict.fromkeys(NEURAL, 100.0)
+"""How many times as long as the plain classical fit a model takes, about; it only serves the progress bar."""
 LONGEST = 100
 """Letters in the name of a folder; a longer name of a model ends in a digest."""
-ROBUST_EFFORT = 30.0
-"""And the robust model takes about this many times as long."""
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 """What the numbers of a result depend on, besides this package."""
 ORACLE = ModelName(None, "oracle", ())
@@ -60,8 +58,7 @@ class Unit:
     @property
     def effort(self) -> float:
         """How long it takes, compared with others."""
-        effort = {ROBUST: ROBUST_EFFORT}.get(self.root.base, TRAINING_EFFORT if self.root.base in NEURAL else 1.0)
-        return len(self.splits) * effort
+        return len(self.splits) * EFFORT.get(self.root.base, 1.0)
 
     def key(self, experiment: Experiment, data_sha256: str) -> str:
         """A digest of everything that decides the numbers of the unit: equal keys, equal results."""
@@ -74,7 +71,10 @@ class Unit:
             "versions": versions(),
             "code": code_digest(),
         }
-        if self.root.base in NEURAL:
+        pretrained = dict(self.root.options).get("pretrain")
+        if pretrained is not None:
+            decides["pretrain"] = DataConfig(data=str(pretrained)).load().sha256()
+        if self.root.is_trained:
             decides["training"] = experiment.training.model_dump(mode="json", exclude={"group"})
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
@@ -90,6 +90,11 @@ def make_units(experiment: Experiment) -> list[Unit]:
         chosen.append((ORACLE,))
     groups = _groups(experiment.protocol.splits, experiment.training.group)
     return [Unit(models, splits) for models in chosen for splits in groups]
+
+
+def split_seed(experiment: Experiment, index: int) -> int:
+    """Of one split, from 0; it does not depend on how many there are."""
+    return (experiment.protocol.seed * 1_000_003 + index) % 2**63
 
 
 def folder_name(name: ModelName) -> str:

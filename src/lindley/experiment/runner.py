@@ -11,10 +11,11 @@ from lindley.data.splits import make_split
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
+from lindley.experiment.fitting import require_device
 from lindley.experiment.folder import drop_results, read_unit, start_folder, write_unit
 from lindley.experiment.plan import ORACLE, Unit, make_units
 from lindley.experiment.results import Results
-from lindley.experiment.work import Finished, do_unit, require_device
+from lindley.experiment.work import Finished, do_unit
 
 __all__ = ["Executor", "run_experiment", "serially"]
 
@@ -30,7 +31,7 @@ def serially(
     experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
 ) -> Iterator[tuple[Unit, Finished]]:
     """One unit after the other, in this process."""
-    require_device(experiment)
+    require_device(experiment.training)
     for unit in units:
         report(unit, "", 0.0)
         yield unit, do_unit(experiment, table, unit, partial(report, unit))

@@ -19,7 +19,7 @@ from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import EXPERIMENT, RESULTS, read_table_file, read_unit_file
 from lindley.experiment.names import ModelName
-from lindley.experiment.plan import Unit, make_units
+from lindley.experiment.plan import Unit, make_units, split_seed
 from lindley.experiment.results import SCHEMA, ModelResult, Results
 from lindley.experiment.work import gaussianised, model_file
 from lindley.llrs import Floats, LLRs
@@ -156,7 +156,7 @@ class SavedRun:
 
     def parts(self, row: str, split: int) -> tuple[Part, Part, Part]:
         """Train, validate and test as the model sees them."""
-        return gaussianised(self.splits[split], self.spec(row).gaussianiser)
+        return gaussianised(self.splits[split], self.spec(row).gaussianiser, split_seed(self.experiment, split))
 
     @cached_property
     def _units(self) -> list[Unit]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,34 +22,25 @@ from lindley.calibration import CALIBRATIONS
 from lindley.data.simulated import glass_population
 from lindley.data.splits import Part, Split, make_split
 from lindley.data.table import Table
-from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import Experiment
 from lindley.experiment.crossfit import held_out_llrs, join_parts
-from lindley.experiment.names import NEURAL, ROBUST, ModelName
-from lindley.experiment.plan import ORACLE, Unit, folder_name
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import integrate_varying
+from lindley.experiment.fitting import Progress as Report
+from lindley.experiment.fitting import fit_root, integrate, require_device
+from lindley.experiment.names import ModelName
+from lindley.experiment.plan import ORACLE, Unit, folder_name, split_seed
 from lindley.llrs import Floats, LLRs
-from lindley.models.classical import fit_classical
 from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
 from lindley.models.oracle import oracle
-from lindley.models.orthonormal import OrthonormalKind
-from lindley.models.parameters import Architecture
-from lindley.models.robust import Robust
-from lindley.models.two_level import PairModel, TwoLevel, score
+from lindley.models.two_level import TwoLevel, score
 from lindley.storage import Model, model_to_bytes
 from lindley.training.history import History
-from lindley.training.loop import Training, train
-from lindley.training.robust import ALL_STEPS, FittedRobust, fit_robust
 
-__all__ = ["Finished", "do_unit", "gaussianised", "model_file", "require_device"]
+__all__ = ["Finished", "do_unit", "gaussianised", "model_file"]
 
 LARGEST = 3e38
 """LLRs beyond ± this would be infinite in float32."""
 Parts = tuple[Part, Part, Part]
-Report = Callable[[str, float], None]
-"""Called with what is being done and the share of the unit that is done, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -80,27 +70,23 @@ def do_unit(
     ``seconds`` of a model counts all that it needed, also where it was computed once for several models. LLRs are
     stored, in float32, of the models that the experiment asks for; the figures are computed before they are rounded.
     """
-    require_device(experiment)
+    require_device(experiment.training)
     rows = set(experiment.rows.values()) | {ORACLE}
     files: dict[str, bytes] = {}
     models: dict[str, Any] = {}
     with _one_thread():
         started = time.perf_counter()
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]
-        parts = [gaussianised(split, unit.root.gaussianiser) for split in splits]
+        seeds = _seeds(unit, experiment)
+        parts = [gaussianised(split, unit.root.gaussianiser, seed) for split, seed in zip(splits, seeds, strict=True)]
         known: dict[ModelName, _Scored] = {}
         for name in unit.models:
             if name.before is None:
-                history = None
-                if name.cross_fitted or name.base == ROBUST:
-                    known[name] = _cross_fitted(unit, parts, experiment, report, started)
-                else:
-                    model, history = _root(unit, splits, parts, experiment, report, threads)
-                    known[name] = _scored(model, parts, started)
+                known[name], history = _root(unit, table, splits, parts, experiment, report, threads, started)
                 if history is not None:
                     files[model_file(name, unit.span, "history.npz")] = _npz(_history(history))
             else:
-                known[name] = _built_on(name, known[name.before], parts, _seeds(unit, experiment))
+                known[name] = _built_on(name, known[name.before], parts, seeds)
             scored = known[name]
             if scored.model is not None and name != ORACLE:
                 about = {"model": str(name), "splits": [index + 1 for index in unit.splits]}
@@ -111,23 +97,20 @@ def do_unit(
     return Finished(files, {"models": models})
 
 
-def require_device(experiment: Experiment) -> None:
-    """Tell that there is no GPU, where one was asked for."""
-    if experiment.training.device == "cuda" and not torch.cuda.is_available():
-        raise LindleyError("--device cuda: this machine has no CUDA device that torch can use. Use --device cpu.")
-
-
 def model_file(name: ModelName, span: str, what: str) -> str:
     """Where a file of a model is, inside the folder of results: ``models/tlm/llrs-01-10.npz``."""
     stem, dot, ending = what.partition(".")
     return f"models/{folder_name(name)}/{stem}-{span}{dot}{ending}"
 
 
-def gaussianised(split: Split, kind: str | None) -> Parts:
+def gaussianised(split: Split, kind: str | None, seed: int) -> Parts:
     """Train, validate and test as a model sees them."""
     if kind is None:
         return split.parts
-    transform = fit_gaussianiser(cast(Gaussianiser, kind), split.train.values)
+    learn = split.train
+    transform = fit_gaussianiser(
+        cast(Gaussianiser, kind), learn.values, source=learn.source, group=learn.group, seed=seed
+    )
     train_part, validate, test = (part.with_values(transform(part.values)) for part in split.parts)
     return train_part, validate, test
 
@@ -144,105 +127,50 @@ def _one_thread() -> Iterator[None]:
 
 
 def _root(
-    unit: Unit, splits: Sequence[Split], parts: Sequence[Parts], experiment: Experiment, report: Report, threads: int
-) -> tuple[Model | list[TwoLevel], History | None]:
-    """Classical models from the training parts; neural ones with the best epoch on the validation parts."""
+    unit: Unit,
+    table: Table,
+    splits: Sequence[Split],
+    parts: Sequence[Parts],
+    experiment: Experiment,
+    report: Report,
+    threads: int,
+    started: float,
+) -> tuple[_Scored, History | None]:
+    """The model that the unit builds on, scored; one that learns from all but the test part, with pairs held out of a fit."""
     name = unit.root
     if name == ORACLE:
         population = glass_population()
-        return [oracle(population, split.scaling) for split in splits], None
-    train_parts, validate_parts = [p[0] for p in parts], [p[1] for p in parts]
-    if name.base not in NEURAL:
-        return fit_classical(train_parts, _between(name)), None
-    architecture, training = _choices(name, experiment)
+        return _scored([oracle(population, split.scaling) for split in splits], parts, started), None
+    learn, validate, test = ([p[k] for p in parts] for k in range(3))
+    if name.learns_from_all:
+        learn = [join_parts([train_part, validate_part]) for train_part, validate_part, _ in parts]
     seeds = _seeds(unit, experiment)
-
-    def epochs(epoch: int, best: float) -> None:
-        report(f"epoch {epoch} of {training.epochs}, validation Cllr {best:.4f}", epoch / training.epochs)
-
-    trained = train(architecture, training, train_parts, validate_parts, seeds, progress=epochs, threads=threads)
-    return trained.model, trained.history
+    fitted = fit_root(
+        name, learn, validate, seeds,
+        training=experiment.training, features=table.features, progress=report, threads=threads,
+    )  # fmt: skip
+    if not name.learns_from_all:
+        return _scored(fitted.model, parts, started), fitted.history
+    assert fitted.again is not None
+    held_out = [
+        held_out_llrs([part], fitted.again(run), np.random.default_rng((seed, 5)))
+        for run, (part, seed) in enumerate(zip(learn, seeds, strict=True))
+    ]
+    scores = score(fitted.model, [part.trace for part in test], [part.ref for part in test])
+    return _Scored(fitted.model, held_out, scores, [[] for _ in parts], time.perf_counter() - started), None
 
 
 def _seeds(unit: Unit, experiment: Experiment) -> list[int]:
-    """One per split; those of a split do not depend on how many there are."""
-    return [(experiment.protocol.seed * 1_000_003 + index) % 2**63 for index in unit.splits]
-
-
-def _cross_fitted(
-    unit: Unit, parts: Sequence[Parts], experiment: Experiment, report: Report, started: float
-) -> _Scored:
-    """A model of train and validation sources together, with the LLRs of pairs that were held out of its fit."""
-    learnt = [join_parts([train_part, validate_part]) for train_part, validate_part, _ in parts]
-    seeds = _seeds(unit, experiment)
-    model: Model
-    if unit.root.base == ROBUST:
-
-        def steps(step: int, cost: float) -> None:
-            report(f"step {step} of {ALL_STEPS}, held-out cost {cost:.4f}", step / ALL_STEPS)
-
-        fitted = fit_robust([[part] for part in learnt], seeds, progress=steps)
-        model = fitted.model
-        fits: list[Callable[[Part], PairModel]] = [
-            partial(_again, fitted=fitted, run=run) for run in range(len(learnt))
-        ]
-    else:
-        kind = _between(unit.root)
-        model = fit_classical(learnt, kind)
-        fits = [partial(_classical, kind=kind)] * len(learnt)
-    validate = [
-        held_out_llrs([part], fit, np.random.default_rng((seed, 5)))
-        for part, fit, seed in zip(learnt, fits, seeds, strict=True)
-    ]
-    test = score(model, [part.trace for _, _, part in parts], [part.ref for _, _, part in parts])
-    return _Scored(model, validate, test, [[] for _ in parts], time.perf_counter() - started)
-
-
-def _classical(part: Part, kind: Literal["normal", "kernel"]) -> TwoLevel:
-    return fit_classical([part], kind)
-
-
-def _again(part: Part, fitted: FittedRobust, run: int) -> Robust:
-    return fitted.again([[part]], run)
-
-
-def _between(name: ModelName) -> Literal["normal", "kernel"]:
-    return "kernel" if name.base == "tlm-kde" else "normal"
-
-
-def _choices(name: ModelName, experiment: Experiment) -> tuple[Architecture, Training]:
-    """The architecture and the training of a neural model: its own options before the experiment's."""
-    _, projection, mode, within = name.base.split("-")
-    given: Mapping[str, Any] = dict(name.options)
-    architecture = Architecture(
-        cast(Literal["single", "double"], projection),
-        cast(Literal[1, 2], int(within[1:])),
-        given.get("components", 1),
-        cast(OrthonormalKind, given.get("orthonormal", "exponential")),
-        given.get("start", "random"),
-    )
-    shared = experiment.training
-    training = Training(
-        cast(Literal["pairs", "sources"], mode),
-        epochs=given.get("epochs", shared.epochs),
-        batch=given.get("batch", shared.batch),
-        learning_rate=given.get("learning_rate", shared.learning_rate),
-        weight_decay=given.get("weight_decay", shared.weight_decay),
-        device=shared.device,
-    )
-    return architecture, training
+    return [split_seed(experiment, index) for index in unit.splits]
 
 
 def _built_on(name: ModelName, before: _Scored, parts: Sequence[Parts], seeds: Sequence[int]) -> _Scored:
     started = time.perf_counter() - before.seconds
     if name.calibrations:
         return _calibrated(name.calibrations[-1], before, started)
-    model = cast(TwoLevel, before.model)
-    if name.integration == "common":
-        model = integrate_common(model, [len(train_part.trace.source) for train_part, _, _ in parts])
-    else:
-        samples = cast(int | None, dict(name.options).get("samples"))
-        model = integrate_varying(model, [validate for _, validate, _ in parts], samples=samples, seeds=seeds)
+    assert before.model is not None
+    learn, validate, _ = zip(*parts, strict=True)
+    model = integrate(name, before.model, learn, validate, seeds)
     return _scored(model, parts, started)
 
 

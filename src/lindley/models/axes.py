@@ -16,7 +16,8 @@ __all__ = ["AxisLaw", "Scatter"]
 class Scatter:
     """How the instances of an item scatter around their mean: what they tell of a within variance that is not known.
 
-    Sums of squares per axis; each has as many degrees of freedom as the item has instances, less one.
+    Sums of squares per axis, or along the directions that a model asks for (`lindley.models.two_level.scatter_squares`); each
+    has as many degrees of freedom as the item has instances, less one.
     """
 
     trace: Tensor  # (run, traces, axis)
@@ -48,6 +49,14 @@ class AxisLaw(ABC):
         x and y broadcast to (run, i, j); their variances d and e are (run, 1, 1). Sums of squares in ``scatter`` have the
         shapes of x and y.
         """
+
+    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
+        """ln p(x) of means of instances (run, items, axis), (run, items): of them as traces from another source."""
+        total = torch.zeros((), dtype=x.dtype, device=x.device)
+        for axis in range(x.shape[-1]):
+            x_k, d_k = x[:, :, axis, None], d[:, :, axis, None]
+            total = total + self.ln_parts_axis(axis, x_k, x_k, d_k, d_k)[1][..., 0]
+        return total
 
     def ln_lr_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None

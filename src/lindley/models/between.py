@@ -39,6 +39,10 @@ class Between(Protocol):
         """Mean and variance of source means, (run, 1, axis) each."""
         ...
 
+    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
+        """ln p(x) of means of instances, (run, items)."""
+        ...
+
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln LR of all pairs, (run, traces, refs)."""
         ...
@@ -68,12 +72,17 @@ class NormalBetween(AxisLaw):
 
     def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
         """ln N((x, y); (μ, μ), [[b + d, b], [b, b + e]])."""
+        left, right = self.ln_joint_factors(x, y, d, e)
+        return left @ right.mT
+
+    def ln_joint_factors(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        """What `ln_joint` is a matrix product of: terms of a trace alone are the last column but one, of a ref the last."""
         b = self.var
         delta = b * d + b * e + d * e
         x, y = x - self.mean, y - self.mean
         rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
-        return coupled(x * (b / delta), y, rows, columns)
+        return _factors(x * (b / delta), y, rows, columns)
 
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
@@ -192,10 +201,13 @@ class KernelBetween:
 
 def coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """x yᵀ + rows + columns as one matrix product, so that the (traces, refs) result is written once."""
-    ones_x, ones_y = torch.ones_like(x[..., :1]), torch.ones_like(y[..., :1])
-    left = torch.cat([x, rows[..., None], ones_x], -1)
-    right = torch.cat([y, ones_y, columns[..., None]], -1)
+    left, right = _factors(x, y, rows, columns)
     return left @ right.mT
+
+
+def _factors(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    ones_x, ones_y = torch.ones_like(x[..., :1]), torch.ones_like(y[..., :1])
+    return torch.cat([x, rows[..., None], ones_x], -1), torch.cat([y, ones_y, columns[..., None]], -1)
 
 
 def ln_sum_of_products(a: Tensor, c: Tensor, negligible: Tensor | None = None) -> Tensor:

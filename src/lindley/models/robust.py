@@ -2,27 +2,31 @@ r"""The robust two-level model: feature-based LRs that need no calibration after
 
 In the generalised eigenbasis of within and between covariances (`lindley.models.eigenbasis`) a trace is the mean x of M
 instances and a ref the mean y of N. With f the law of source means (`lindley.models.population`), δ = x − y,
-z = (M x + N y)/(M + N), and the laws of δ of `lindley.models.tails`,
+z = (M x + N y)/(M + N), g and c the laws of δ of `lindley.models.tails` and s that of `lindley.models.spikes`,
 
-    p(x, y | H1) = (1 − ε_M − ε_N − ½ε) g(δ) f(z) + ½ε c_both(δ) f(z) + ε_M c_trace(δ) f(y) + ε_N c_ref(δ) f(x)
-    p(x, y | H2) = (1 − ρ) p(x) p(y) + ρ r(δ) f(z)
-    p(x) = (1 − ε_M − ½ε) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s var_within / M)
+    p(x, y | H1) = (1 − ε_M − ε_N − ½ε − σ_M − σ_N) g(δ) f(z) + ½ε c_both(δ) f(z)
+                   + [ε_M c_trace(δ) + σ_M s_trace(δ)] f(y) + [ε_N c_ref(δ) + σ_N s_ref(δ)] f(x)
+    p(x, y | H2) = (1 − ρ) p(x) p(y)
+                   + ρ (1 − τ) ¼ [p(x, y | H1) + Σ_j ∏ t_ν(δ; v + 2 j γ λ) f(z)] + ρ τ s(δ) ½ [f(x) + f(y)]
+    p(x) = (1 − ε_M − ½ε − σ_M) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s var_within / M) + σ_M (f's background, spiked)
 
-with ε_M = 1 − (1 − ε/4)^M, and f seen with the normal error of its argument.
+with ε_M = 1 − (1 − ε/4)^M and σ_M = 1 − (1 − σ/2)^M, and f seen with the normal error of its argument. An instance is
+contaminated with the probability ε/4, all of a pair's with ½ε, and an instance has a spike with σ/2.
 
 f(z) g(δ) is exact for normal replicates, where mean and difference are independent. With tails it is an approximation that is
 good where sources differ by more than their replicates do: with var_between/var_within = 10, 100 and 1000 on each of four axes,
 ln LR was off by 0.2 to 0.4, 0.04 and 0.006 in the mean, for one instance against one and for more. Contaminated instances are
 taken to be rare, and are not looked for among those that a mean was taken of.
 
-ρ r(δ) f(z) says that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction of forensic DNA):
-it bounds the LR from data.
+The terms with ρ say that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction of forensic
+DNA). They may be as alike as one source is to itself, differ a little on all axes, or in a feature or two (τ). The first of
+these bounds the LR, from data: LR ≤ 4/(ρ (1 − τ)), however rare the features and however poor the model far from all sources.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -30,15 +34,16 @@ import torch
 from torch import Tensor
 
 from lindley.models.axes import Scatter
-from lindley.models.population import Population
+from lindley.models.population import BACKGROUND, Population
+from lindley.models.spikes import Differences, ln_spiked, ln_spikes
 from lindley.models.stabilise import Stabiliser
 from lindley.models.tails import BATCH_SCALES, CONTAMINATION_SCALES, LN_SCATTER, ln_scatter_weights, ln_student
 from lindley.models.two_level import map_tensors
 
 __all__ = ["Robust", "Tails"]
 
-BLOCK = 1 << 17
-"""Pairs computed at a time: many enough for the refs' part to be worth computing anew, few enough for the memory."""
+BLOCK = 1 << 18
+"""Pairs × features computed at a time: many enough for the refs' part to be worth computing anew, few enough for the memory."""
 MOST = 0.9
 """Share of sets of instances that are contaminated, at most, by however many instances there are."""
 
@@ -50,12 +55,16 @@ class Tails:
     nu: Tensor  # ν, degrees of freedom on each axis
     scatter_shape: Tensor  # α, of the inverse gamma law of a source's scatter
     contamination: Tensor  # ε
+    spike: Tensor  # σ, probability that a feature of a pair of instances is off
+    second_spike: Tensor  # κ, probability that a second one is off too
     relatedness: Tensor  # ρ, probability that two different sources are of one batch
+    variants: Tensor  # τ, probability that two sources of one batch differ in a feature or two
     batch_var: Tensor  # γ, variance within a batch in units of the variance between sources
 
     def ln_pair(
         self,
-        squares: Iterable[Tensor],
+        differences: Differences,
+        directions: Tensor,
         var_within: Tensor,
         var_between: Tensor,
         n_trace: int,
@@ -66,7 +75,8 @@ class Tails:
         """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement.
 
         Args:
-            squares: δ² axis by axis, each (run, …).
+            differences: δ of the pairs.
+            directions: u_f (run, feature, axis).
             var_within: of one instance (run, 1, axis).
             var_between: λ (run, 1, axis).
             n_trace: M.
@@ -75,46 +85,68 @@ class Tails:
             ln_p: ln p(x) and ln p(y), each broadcasting to (run, …).
         """
         at_mean, at_trace, at_ref = ln_f
-        v = var_within * (1 / n_trace + 1 / n_ref)
+        together = 1 / n_trace + 1 / n_ref
+        v = var_within * together
         alone = n_trace == n_ref == 1
-        scales = [v * torch.tensor(u, dtype=v.dtype, device=v.device).exp() for u in LN_SCATTER]
-        scales += [v * s for s in CONTAMINATION_SCALES]
+        scales = [v * math.exp(u) for u in LN_SCATTER] + [v * s for s in CONTAMINATION_SCALES]
         if not alone:
             scales += [v + 2 * (s - 1) * var_within / n_trace**2 for s in CONTAMINATION_SCALES]
             scales += [v + 2 * (s - 1) * var_within / n_ref**2 for s in CONTAMINATION_SCALES]
         scales += [v + 2 * s * self.batch_var * var_between for s in BATCH_SCALES]
-        terms = ln_student(squares, torch.cat(scales, 1), self.nu)
+        terms = ln_student(differences.squares(), torch.cat(scales, 1), self.nu)
 
         shape = (-1, *(1,) * (terms[0].dim() - 1))
         n, k = len(LN_SCATTER), len(CONTAMINATION_SCALES)
         ln_scatter = ln_scatter_weights(self.scatter_shape)
         clean = _ln_sum([ln_scatter[:, q].reshape(shape) + terms[q] for q in range(n)])
         both = _ln_sum(terms[n : n + k])
-        trace, ref = both, both
+        trace = ref = both
         if not alone:
             trace, ref = _ln_sum(terms[n + k : n + 2 * k]), _ln_sum(terms[n + 2 * k : n + 3 * k])
-        related = _ln_sum([clean, *terms[-len(BATCH_SCALES) :]]) - math.log(1 + len(BATCH_SCALES))
-        eps = self.contamination.reshape(shape)
-        eps_trace, eps_ref = 1 - (1 - eps / 4) ** n_trace, 1 - (1 - eps / 4) ** n_ref
+        eps, rho, tau = (t.reshape(shape) for t in (self.contamination, self.relatedness, self.variants))
+        (eps_trace, spike_trace), (eps_ref, spike_ref) = (
+            (e.reshape(shape), s.reshape(shape)) for e, s in (self._off(n_trace), self._off(n_ref))
+        )
+        off = eps_trace + eps_ref + eps / 2 + spike_trace + spike_ref
         ln_h1 = _ln_sum(
             [
-                at_mean + torch.log1p(-(eps_trace + eps_ref + eps / 2).clamp_max(MOST)) + clean,
+                at_mean + torch.log1p(-off.clamp_max(MOST)) + clean,
                 at_mean + (eps / 2 / k).log() + both,
                 at_ref + (eps_trace / k).log() + trace,
                 at_trace + (eps_ref / k).log() + ref,
             ]
         )
-        rho = self.relatedness.reshape(shape)
-        ln_h2 = torch.logaddexp(torch.log1p(-rho) + ln_p[0] + ln_p[1], rho.log() + related + at_mean)
-        return ln_h1, ln_h2
+        ln_apart = torch.log1p(-rho) + ln_p[0] + ln_p[1]
 
-    def ln_single(self, points: Tensor, ln_f: Tensor, var_within: Tensor, var_between: Tensor, number: int) -> Tensor:
+        def spikes(strength: float) -> Tensor:
+            return ln_spikes(differences, together, directions, strength, self.scatter_shape, self.second_spike)
+
+        spiked = spiked_trace = spiked_ref = spikes(2 / together)
+        if not alone:
+            spiked_trace, spiked_ref = (spikes(2 / (number**2 * together)) for number in (n_trace, n_ref))
+        ln_h1 = _ln_sum([ln_h1, at_ref + spike_trace.log() + spiked_trace, at_trace + spike_ref.log() + spiked_ref])
+        batch = _ln_sum(terms[-len(BATCH_SCALES) :])
+        alike = torch.logaddexp(ln_h1, at_mean + batch) - math.log(1 + len(BATCH_SCALES))
+        variant = torch.logaddexp(at_trace, at_ref) + spiked
+        mates = torch.logaddexp(torch.log1p(-tau) + alike, (tau / 2).log() + variant)
+        return ln_h1, torch.logaddexp(ln_apart, rho.log() + mates)
+
+    def _off(self, number: int) -> tuple[Tensor, Tensor]:
+        """ε_M and σ_M, (run, 1, 1) each: that one of M instances is contaminated, and that one has a spike."""
+        return 1 - (1 - self.contamination / 4) ** number, 1 - (1 - self.spike / 2) ** number
+
+    def ln_single(
+        self, points: Tensor, directions: Tensor, ln_f: Tensor, var_within: Tensor, var_between: Tensor, number: int
+    ) -> Tensor:
         """ln p(x) of means of ``number`` instances (run, points, axis), from ln f(x) (run, points)."""
         scales = torch.cat([var_between + 2 * s * var_within / number for s in CONTAMINATION_SCALES], 1)
         far = _ln_sum(ln_student((points**2).unbind(-1), scales, self.nu))
-        eps = self.contamination[..., 0]
-        any_eps = (1 - (1 - eps / 4) ** number + eps / 2).clamp_max(MOST)
-        return torch.logaddexp(torch.log1p(-any_eps) + ln_f, (any_eps / len(CONTAMINATION_SCALES)).log() + far)
+        broad = BACKGROUND[0][1] * var_between + var_within / number
+        spiked = ln_spiked(points, broad, directions * var_within.sqrt(), 2 / number**2)
+        eps, spike = (t[..., 0] for t in self._off(number))
+        eps = (eps + self.contamination[..., 0] / 2).clamp_max(MOST)
+        clean = torch.log1p(-(eps + spike).clamp_max(MOST))
+        return _ln_sum([clean + ln_f, (eps / len(CONTAMINATION_SCALES)).log() + far, spike.log() + spiked])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +157,7 @@ class Robust:
     centre: Tensor  # of stabilised features (run, 1, feature)
     projection: Tensor  # (run, feature, axis); axes with the largest λ first
     var_within: Tensor  # of one instance (run, 1, axis)
+    directions: Tensor  # u_f, of the features (run, feature, axis)
     population: Population
     tails: Tails
 
@@ -199,7 +232,8 @@ class Robust:
             x, y = one.project(trace[run : run + 1]), one.project(ref[run : run + 1])
             (ln_fx, ln_px), (ln_fy, ln_py) = one._at(x, n_trace), one._at(y, n_ref)
             ln_fx, ln_px, ln_fy, ln_py = ln_fx[..., None], ln_px[..., None], ln_fy[:, None], ln_py[:, None]
-            rows = max(1, BLOCK // max(1, y.shape[1]))
+            differences = Differences.of_all(x, y, one.directions, one.var_within)
+            rows = max(1, BLOCK // max(1, y.shape[1] * one.directions.shape[1]))
             blocks = []
             for start in range(0, x.shape[1], rows):
                 some = x[:, start : start + rows]
@@ -208,8 +242,7 @@ class Robust:
                 )
                 ln_f = ln_fz, ln_fx[:, start : start + rows], ln_fy
                 ln_p = ln_px[:, start : start + rows], ln_py
-                squares = ((some[..., axis, None] - y[..., axis][:, None]) ** 2 for axis in range(y.shape[-1]))
-                h1, h2 = one.tails.ln_pair(squares, one.var_within, one.population.var, n_trace, n_ref, ln_f, ln_p)
+                h1, h2 = one._ln_pair(differences.rows(start, start + rows), n_trace, n_ref, ln_f, ln_p)
                 blocks.append(result(h1, h2, ln_py))
             runs.append(torch.cat(blocks, 1))
         return torch.cat(runs)
@@ -217,7 +250,19 @@ class Robust:
     def _at(self, points: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """ln f and ln p at means of ``number`` instances (run, points, axis), (run, points) each."""
         ln_f = self.population.ln_density(points, self.var_within / number)
-        return ln_f, self.tails.ln_single(points, ln_f, self.var_within, self.population.var, number)
+        return ln_f, self.tails.ln_single(points, self.directions, ln_f, self.var_within, self.population.var, number)
+
+    def _ln_pair(
+        self,
+        differences: Differences,
+        n_trace: int,
+        n_ref: int,
+        ln_f: tuple[Tensor, Tensor, Tensor],
+        ln_p: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        return self.tails.ln_pair(
+            differences, self.directions, self.var_within, self.population.var, n_trace, n_ref, ln_f, ln_p
+        )
 
     def ln_lr_given(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -227,10 +272,8 @@ class Robust:
         z = (n_trace * x + n_ref * y) / (n_trace + n_ref)
         (ln_fx, ln_px), (ln_fy, ln_py) = self._at(x, n_trace), self._at(y, n_ref)
         ln_fz = self.population.ln_density(z, self.var_within / (n_trace + n_ref))
-        squares = ((x - y) ** 2).unbind(-1)
-        h1, h2 = self.tails.ln_pair(
-            squares, self.var_within, self.population.var, n_trace, n_ref, (ln_fz, ln_fx, ln_fy), (ln_px, ln_py)
-        )
+        differences = Differences.of_given(x, y, self.directions, self.var_within)
+        h1, h2 = self._ln_pair(differences, n_trace, n_ref, (ln_fz, ln_fx, ln_fy), (ln_px, ln_py))
         return h1 - h2
 
     def ln_lr_pairs(
@@ -254,6 +297,7 @@ class Robust:
                 self,
                 projection=self.projection[..., :k],
                 var_within=self.var_within[..., :k],
+                directions=self.directions[..., :k],
                 population=population,
             )
 

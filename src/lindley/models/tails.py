@@ -15,9 +15,7 @@ Rarely, an instance is contaminated (a wrong fragment, a disturbed ablation), or
 
 For M = N = 1 the three laws of δ are the same. More than one contaminated instance among M + N is neglected.
 
-Two sources of one batch are alike, or differ by a little or more, 2 γ λ being usual:
-
-    r(δ) = ¼ [g(δ; v) + Σ_j ∏ t_ν(δ; v + 2 j γ λ)],   j = 0.1, 1, 10.
+Two sources of one batch may differ by a little or more, 2 γ λ being usual: ∏ t_ν(δ; v + 2 j γ λ) with j = 0.1, 1, 10.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ CONTAMINATION_SCALES = (10.0, 100.0, 1000.0, 10_000.0)
 BATCH_SCALES = (0.1, 1.0, 10.0)
 """j."""
 AXES_PER_LOGARITHM, LARGEST = 8, 1e35
-"""Factors up to `LARGEST` are multiplied for this many axes before a logarithm is taken: no overflow, few logarithms."""
+"""Factors up to about `LARGEST` are multiplied for this many axes before a logarithm is taken: no overflow, few logarithms."""
 
 
 def ln_scatter_weights(shape: Tensor) -> Tensor:
@@ -60,15 +58,16 @@ def ln_student(squares: Iterable[Tensor], scales: Tensor, nu: Tensor) -> list[Te
     """
     n_nodes, n_axes = scales.shape[1:]
     factor = 1 / (nu * scales)
+    most = LARGEST / factor.amax(1)  # (run, axis)
+    multiply = _multiply_in_place if len(factor) == 1 and not torch.is_grad_enabled() else _multiply
     products: list[Tensor | None] = [None] * n_nodes
     logarithms: list[Tensor | float] = [0.0] * n_nodes
     shape: tuple[int, ...] = ()
     for axis, square in enumerate(squares):
         shape = (-1, *(1,) * (square.dim() - 1))
+        square = torch.minimum(square, most[:, axis].reshape(shape))
         for node in range(n_nodes):
-            term = (1 + square * factor[:, node, axis].reshape(shape)).clamp_max(LARGEST)
-            before = products[node]
-            products[node] = term if before is None else before * term
+            products[node] = multiply(products[node], square, factor[:, node, axis].reshape(shape))
         if axis % AXES_PER_LOGARITHM == AXES_PER_LOGARITHM - 1 or axis == n_axes - 1:
             for node, product in enumerate(products):
                 assert product is not None
@@ -78,3 +77,16 @@ def ln_student(squares: Iterable[Tensor], scales: Tensor, nu: Tensor) -> list[Te
     constant = n_axes * one[..., 0] - 0.5 * scales.log().sum(-1)  # (run, node)
     power = (0.5 * (nu + 1)).reshape(shape)
     return [constant[:, node].reshape(shape) - power * logarithms[node] for node in range(n_nodes)]
+
+
+def _multiply(product: Tensor | None, square: Tensor, factor: Tensor) -> Tensor:
+    """product · (1 + square · factor)."""
+    term = 1 + square * factor
+    return term if product is None else product * term
+
+
+def _multiply_in_place(product: Tensor | None, square: Tensor, factor: Tensor) -> Tensor:
+    """The same in one pass over the memory, for one run and without a gradient."""
+    if product is None:
+        return torch.add(torch.ones_like(square), square, alpha=factor.item())
+    return product.addcmul_(product, square, value=factor.item())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Protocol, Self, TypeVar, cast
+from typing import Literal, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from lindley.llrs import LN10
 from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import Between
 
-__all__ = ["PairModel", "TwoLevel", "item_squares", "map_tensors", "score"]
+__all__ = ["PairModel", "ScatterModel", "TwoLevel", "item_squares", "map_tensors", "scatter_squares", "score"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -100,6 +100,15 @@ class PairModel(Protocol):
         ...
 
 
+@runtime_checkable
+class ScatterModel(Protocol):
+    """A model that wants the scatter of instances along other directions than its axes."""
+
+    def project_scatter(self, values: Tensor) -> Tensor:
+        """(run, items, feature) → (run, items, direction)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class TwoLevel:
     """Instances are centred and projected onto axes on which all covariances are diagonal.
@@ -156,10 +165,28 @@ class TwoLevel:
         """
         variances = self._variances(n_trace, n_ref)
         numerator, denominator = self.between.ln_parts(self.project(trace), self.project(ref), *variances, scatter)
-        jacobian = torch.zeros_like(numerator[:, :1, :1])
-        if self.projection.shape[-1] == self.projection.shape[-2]:
-            jacobian = torch.linalg.slogdet(self.projection).logabsdet[:, None, None]
+        jacobian = self._ln_jacobian()[:, None, None]
         return numerator + jacobian, (denominator + jacobian).expand_as(numerator)
+
+    def ln_single(self, values: Tensor, number: int = 1, of: Literal["trace", "ref"] = "trace") -> Tensor:
+        """ln p of means of ``number`` instances (run, items, feature), in the features as in `ln_parts`: (run, items).
+
+        Raises:
+            TypeError: if the within variance is integrated out; the mean is then not all there is to know.
+        """
+        if self.uses_scatter:
+            raise TypeError(
+                f"{type(self.between).__name__} integrates the within variance out of pairs, not of single items"
+            )
+        var = self.var_within_trace if of == "trace" else self.var_within_ref
+        return self.between.ln_marginal(self.project(values), var / number) + self._ln_jacobian()[:, None]
+
+    def _ln_jacobian(self) -> Tensor:
+        """ln |det projection| (run,), or zero where there are fewer axes than features."""
+        if self.projection.shape[-1] != self.projection.shape[-2]:
+            return torch.zeros_like(self.projection[:, 0, 0])
+        ln_det: Tensor = torch.linalg.slogdet(self.projection).logabsdet
+        return ln_det
 
     def ln_lr_pairs(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -226,9 +253,11 @@ T = TypeVar("T")
 
 
 def map_tensors(value: T, function: Callable[[Tensor], Tensor]) -> T:
-    """A dataclass of tensors, nested or not, with every tensor sent through ``function``."""
+    """A dataclass of tensors, nested or not, with every tensor sent through ``function``; so are those in tuples."""
     if isinstance(value, Tensor):
         return cast(T, function(value))
+    if isinstance(value, tuple):
+        return cast(T, tuple(map_tensors(part, function) for part in value))
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{f.name: map_tensors(getattr(value, f.name), function) for f in fields(value)})
     return value
@@ -252,18 +281,34 @@ def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Te
 
 def item_squares(model: PairModel, side: Side, run: int = 0) -> Tensor:
     """Sums of squares of the instances of every item around its mean, on the axes of a run: (items, axis)."""
+    one = _one_run(model, run)
+    return _sums_of_squares(one.project(torch.from_numpy(side.values).to(one.centre)[None])[0], side)
+
+
+def scatter_squares(model: PairModel, side: Side, run: int = 0) -> Tensor:
+    """What a `Scatter` for the model holds of every item: on its axes, or along the directions that it asks for."""
+    one = _one_run(model, run)
+    project = one.project_scatter if isinstance(one, ScatterModel) else one.project
+    return _sums_of_squares(project(torch.from_numpy(side.values).to(one.centre)[None])[0], side)
+
+
+def _one_run(model: PairModel, run: int) -> PairModel:
     runs = len(model.centre)
-    one = model.map(lambda t: t[run : run + 1] if t.ndim > 1 and len(t) == runs else t)
-    item = torch.from_numpy(side.item).to(one.centre.device)
-    values = one.project(torch.from_numpy(side.values).to(one.centre)[None])[0]
+    return model.map(lambda t: t[run : run + 1] if t.ndim > 1 and len(t) == runs else t)
+
+
+def _sums_of_squares(values: Tensor, side: Side) -> Tensor:
+    """Of projected instances (rows, direction) around the means of their items: (items, direction)."""
+    item = torch.from_numpy(side.item).to(values.device)
     zeros = values.new_zeros((len(side.source), values.shape[-1]))
     means = zeros.index_add(0, item, values) / torch.from_numpy(side.count).to(values)[:, None]
     return zeros.index_add(0, item, (values - means[item]) ** 2)
 
 
 def _padded_squares(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
-    """The sums of squares of the chosen items of every run, (run, items, axis), filled up with zeros."""
-    squares = model.projection.new_zeros((len(sides), _longest(indices), model.projection.shape[-1]))
-    for run, (side, index) in enumerate(zip(sides, indices, strict=True)):
-        squares[run, : len(index)] = item_squares(model, side, run)[torch.from_numpy(index).to(squares.device)]
+    """The sums of squares of the chosen items of every run, (run, items, direction), filled up with zeros."""
+    found = [scatter_squares(model, side, run) for run, side in enumerate(sides)]
+    squares = found[0].new_zeros((len(sides), _longest(indices), found[0].shape[-1]))
+    for run, (of_run, index) in enumerate(zip(found, indices, strict=True)):
+        squares[run, : len(index)] = of_run[torch.from_numpy(index).to(squares.device)]
     return squares

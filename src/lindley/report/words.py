@@ -10,9 +10,16 @@ from lindley.experiment.names import NEURAL, ROBUST, ModelName
 
 __all__ = ["family_of", "kind", "label", "list_facts"]
 
-CLASSICAL_LABELS = {"robust": "robust", "tlm": "TLM", "tlm-kde": "TLM-KDE"}
+CLASSICAL_LABELS = {
+    "robust": "robust",
+    "tlm": "TLM",
+    "tlm-kde": "TLM-KDE",
+    "tlm-bayes": "TLM-Bayes",
+    "ht-plda": "HT-PLDA",
+    "nplda": "NPLDA",
+}
 CALIBRATION_LABELS = {"logistic": "logistic", "kde": "KDE", "pav": "PAV", "elub": "ELUB", "iv": "IV"}
-GAUSSIANISER_LABELS = {"quantile": "quantile", "yeo-johnson": "Yeo-Johnson"}
+GAUSSIANISER_LABELS = {"quantile": "quantile", "yeo-johnson": "Yeo-Johnson", "flow": "flow"}
 
 
 def family_of(spec: ModelName) -> Literal["single", "double", "benchmark"]:

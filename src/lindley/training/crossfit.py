@@ -26,11 +26,12 @@ from lindley.errors import LindleyError
 from lindley.models.eigenbasis import fit_eigenbasis
 from lindley.models.robust import Robust
 from lindley.models.sources import Sources
+from lindley.models.spikes import Differences
 from lindley.models.stabilise import Stabiliser, fit_stabiliser
 from lindley.training.kernel_sum import ln_population
 from lindley.training.scalars import START, assemble
 
-__all__ = ["FOLDS", "MOST_KERNELS", "HeldOut", "deal", "held_out", "ln_lr_held_out", "model_of"]
+__all__ = ["FOLDS", "MOST_KERNELS", "HeldOut", "deal", "held_out", "ln_parts_held_out", "model_of"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -107,9 +108,9 @@ def model_of(parts: Sequence[Sources], theta: Tensor, shrinkages: Sequence[float
 
 
 def held_out(
-    runs: Sequence[Sources], rngs: Sequence[np.random.Generator], shrinkage: float
-) -> tuple[HeldOut, list[int]]:
-    """The folds of all runs, with bases of that shrinkage, and how many folds each run has."""
+    runs: Sequence[Sources], rngs: Sequence[np.random.Generator], shrinkages: Sequence[float]
+) -> tuple[list[HeldOut], list[int]]:
+    """The folds of all runs, the same pairs with bases of every shrinkage, and how many folds each run has."""
     others, own, n_folds = [], [], []
     for sources, rng in zip(runs, rngs, strict=True):
         used, fold = 0, deal(sources, rng)
@@ -126,17 +127,17 @@ def held_out(
                 "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
             )
         n_folds.append(used)
-    model = model_of(others, START.expand(len(own), -1), [shrinkage] * len(own))
-    drawn = []
+    models = [model_of(others, START.expand(len(own), -1), [shrinkage] * len(own)) for shrinkage in shrinkages]
     run_of = [(len(run), rng) for run, rng, n in zip(runs, rngs, n_folds, strict=True) for _ in range(n)]
+    drawn = []
     for i, (sources, (n_sources, rng)) in enumerate(zip(own, run_of, strict=True)):
-        one = model.map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
+        one = models[0].map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
         drawn.append(_draw(one, sources, n_sources, rng))
-    return _stack(model, drawn), n_folds
+    return [_stack(model, own, drawn) for model in models], n_folds
 
 
-def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Generator) -> tuple[Floats, Index, Floats]:
-    """Instances on the axes, pairs (pair, 3) of trace, ref and whether same-source, and the pairs' weights.
+def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Generator) -> tuple[Index, Floats]:
+    """Pairs (pair, 3) of trace, ref and whether same-source, and the pairs' weights.
 
     ``n_sources`` is the number of all sources of the run.
     """
@@ -166,11 +167,9 @@ def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Genera
     share = np.where(group[i] == group[j], (len(sources) - 1) / (n_sources - 1), 1.0)
     different_weight = (share / share.sum())[kept] / chance[kept]
 
-    with torch.inference_mode():
-        instances = model.project(torch.from_numpy(sources.values)[None])[0].numpy()
     kind = np.repeat([1, 0], [len(same_pairs), len(different_pairs)])
     pairs = np.column_stack([np.concatenate([same_pairs, different_pairs]), kind])
-    return instances, pairs, np.concatenate([same_weight, different_weight]) * 0.5 / math.log(2)
+    return pairs, np.concatenate([same_weight, different_weight]) * 0.5 / math.log(2)
 
 
 def _chances(importance: Floats, expected: float) -> Floats:
@@ -187,14 +186,16 @@ def _chances(importance: Floats, expected: float) -> Floats:
     return chance
 
 
-def _stack(model: Robust, drawn: Sequence[tuple[Floats, Index, Floats]]) -> HeldOut:
-    n_instances = max(len(z) for z, _, _ in drawn)
-    n_pairs = max(len(p) for _, p, _ in drawn)
+def _stack(model: Robust, own: Sequence[Sources], drawn: Sequence[tuple[Index, Floats]]) -> HeldOut:
+    n_instances = max(len(sources.values) for sources in own)
+    n_pairs = max(len(p) for p, _ in drawn)
     instances = torch.zeros((len(drawn), n_instances, model.projection.shape[-1]), dtype=torch.float64)
     pairs = torch.zeros((len(drawn), n_pairs, 3), dtype=torch.int64)
     weight = torch.zeros((len(drawn), n_pairs), dtype=torch.float64)
-    for i, (z, p, w) in enumerate(drawn):
-        instances[i, : len(z)] = torch.from_numpy(z)
+    for i, (sources, (p, w)) in enumerate(zip(own, drawn, strict=True)):
+        one = model.map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
+        with torch.inference_mode():
+            instances[i, : len(sources.values)] = one.project(torch.from_numpy(sources.values)[None])[0]
         pairs[i, : len(p)] = torch.from_numpy(p)
         weight[i, : len(p)] = torch.from_numpy(w)
     return HeldOut(model, instances, pairs[..., 0], pairs[..., 1], pairs[..., 2].bool(), weight)
@@ -205,14 +206,18 @@ def _even(n: int, most: int) -> Index:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.intp)
 
 
-def ln_lr_held_out(folds: HeldOut, model: Robust) -> Tensor:
-    """ln LRs of the pairs of the folds (fold, pair) under a model with other scalars; gradients reach the scalars alone."""
+def ln_parts_held_out(folds: HeldOut, model: Robust) -> tuple[Tensor, Tensor]:
+    """ln p(x, y | H1) and ln p(x, y | H2) of the pairs of the folds (fold, pair) under a model with other scalars.
+
+    Densities on the axes; gradients reach the scalars alone.
+    """
     x, y = _gather(folds.instances, folds.trace), _gather(folds.instances, folds.ref)
     ln_f = ln_population(model.population, folds.instances, model.var_within)
-    ln_p = model.tails.ln_single(folds.instances, ln_f, model.var_within, model.population.var, 1)
+    ln_p = model.tails.ln_single(folds.instances, model.directions, ln_f, model.var_within, model.population.var, 1)
     ln_fz = ln_population(model.population, (x + y) / 2, model.var_within / 2)
-    ln_h1, ln_h2 = model.tails.ln_pair(
-        ((x - y) ** 2).unbind(-1),
+    return model.tails.ln_pair(
+        Differences.of_given(x, y, model.directions, model.var_within),
+        model.directions,
         model.var_within,
         model.population.var,
         1,
@@ -220,7 +225,6 @@ def ln_lr_held_out(folds: HeldOut, model: Robust) -> Tensor:
         (ln_fz, ln_f.gather(1, folds.trace), ln_f.gather(1, folds.ref)),
         (ln_p.gather(1, folds.trace), ln_p.gather(1, folds.ref)),
     )
-    return ln_h1 - ln_h2
 
 
 def _gather(instances: Tensor, index: Tensor) -> Tensor:

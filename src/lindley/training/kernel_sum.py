@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.between import LN_2PI
-from lindley.models.population import BACKGROUND, Population, ln_mixture
+from lindley.models.population import Population, ln_background, ln_mixture
 
 __all__ = ["ln_kernel_sum", "ln_population"]
 
@@ -61,6 +61,5 @@ def ln_population(population: Population, points: Tensor, error: Tensor) -> Tens
         ln_kernel_sum(points, width**2 * population.var + error, population.centres, population.ln_weights)
         for width in (population.width, population.narrow_width)
     )
-    total = BACKGROUND * population.var + error
-    broad = -0.5 * (points**2 / total + total.log() + LN_2PI).sum(-1)
+    broad = ln_background(points, population.var, error)
     return ln_mixture(population.background, population.narrow_weight, wide, narrow, broad)

@@ -7,7 +7,7 @@ say what is usual of measurements of sources, and matter where a table is small 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -38,7 +38,10 @@ SCALARS = (
     Scalar("nu", 10.0, 1.0),  # ν
     Scalar("scatter_shape", 6.0, 1.0),  # α
     Scalar("contamination", 0.003, 1.0, True),  # ε
+    Scalar("spike", 0.01, 1.5, True),  # σ
+    Scalar("second_spike", 0.1, 1.0, True),  # κ
     Scalar("relatedness", 0.001, 1.5, True),  # ρ
+    Scalar("variants", 0.1, 1.0, True),  # τ
     Scalar("batch_var", 0.01, 1.5),  # γ
 )
 START = torch.tensor(
@@ -48,9 +51,9 @@ START = torch.tensor(
 SD = torch.tensor([s.sd for s in SCALARS], dtype=torch.float64)
 
 
-def ln_prior(theta: Tensor) -> Tensor:
-    """ln of the prior of ``theta`` (…, scalar), up to a constant."""
-    return -0.5 * (((theta - START) / SD) ** 2).sum(-1)
+def ln_prior(theta: Tensor, centre: Tensor = START) -> Tensor:
+    """ln of the prior of ``theta`` (…, scalar) around a centre (scalar,), up to a constant."""
+    return -0.5 * (((theta - centre) / SD) ** 2).sum(-1)
 
 
 def values_of(theta: Tensor) -> dict[str, Tensor]:
@@ -73,18 +76,19 @@ def assemble(
 ) -> Robust:
     """A model from scalars, a basis and kernels."""
     value = values_of(theta)
+    # W⁻¹ = A Aᵀ: the squared length of a feature's row of A is the inverse of its variance given all others.
+    directions = projection / projection.norm(dim=-1, keepdim=True)
     return Robust(
         stabiliser=stabiliser,
         centre=centre,
         projection=projection,
         var_within=value["within"].expand(-1, -1, var_between.shape[-1]),
+        directions=directions,
         population=Population(
             centres=centres,
             ln_weights=ln_weights,
             var=var_between,
             **{name: value[name] for name in ("width", "narrow_width", "narrow_weight", "background")},
         ),
-        tails=Tails(
-            **{name: value[name] for name in ("nu", "scatter_shape", "contamination", "relatedness", "batch_var")}
-        ),
+        tails=Tails(**{f.name: value[f.name] for f in fields(Tails)}),
     )
