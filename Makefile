@@ -31,9 +31,9 @@ format: .venv/installed-dev
 docs: .venv/installed-dev
 	$(BIN)/python -m mkdocs build --strict
 
+# Prints tables and writes results/bench.json. BENCH takes more options, such as BENCH="--sections training".
 bench: .venv/installed
-	$(BIN)/python bench/scoring.py
-	$(BIN)/python bench/training.py
+	$(BIN)/python -m bench --json results/bench.json $(BENCH)
 
 # LiR needs Python 3.12 or newer, and gets an environment of its own.
 PYTHON312 ?= python3.12
@@ -42,7 +42,7 @@ test-lir: .venv-lir/installed
 	.venv-lir/bin/python -m pytest tests/adapters
 
 bench-lir: .venv-lir/installed
-	.venv-lir/bin/python bench/beside_lir.py
+	.venv-lir/bin/python -m bench --json results/bench-lir.json $(BENCH)
 
 .venv-lir/installed: pyproject.toml constraints.txt
 	@$(PYTHON312) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { echo "LiR needs Python 3.12 or newer: make PYTHON312=... test-lir"; exit 1; }

@@ -1,92 +1,82 @@
-"""Scoring speed beside LiR's `TwoLevelModelNormalKDE`: the same pairs, the same numbers, in one process.
+"""Scoring beside LiR's `TwoLevelModelNormalKDE`: the same pairs, the same numbers, in one process.
 
-Run with a Python that has LiR (`make bench-lir`). Both are fitted on the same sources. LiR scores some of the pairs, as its
-speed does not depend on how many there are; lindley scores all of them, from given pairs (as LiR gets them) and as a matrix
-of all traces against all refs; and, for comparison, pairs of which no two have an item in common, where there is no matrix
-to gain from. Rounds of both alternate, so that other work on the machine slows both down. Prints a table,
-and with --json FILE writes the figures.
-
-The data are those of nfi-glass where LINDLEY_DATA names a folder that has them, and simulated ones otherwise.
+Both are fitted on the same sources. LiR scores some of the pairs, as its speed does not depend on how many there are; lindley
+scores all of them, from given pairs (as LiR gets them) and as a matrix of all traces against all refs; and, for comparison,
+pairs of which no two have an item in common, where there is no matrix to gain from. Rounds of both alternate, so that other
+work on the machine slows both down. The numbers must be the same to `SAME` in log10 LR.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from lir.lrsystems.two_level import TwoLevelModelNormalKDE
 
-from lindley.data.datasets import load_dataset
-from lindley.data.splits import Protocol, make_split
-from lindley.data.table import Table
-from lindley.experiment.named import ModelChoices, fit_model
+from bench.plan import Plan
+from bench.scoring import score_part
+from bench.subjects import fit, sources
+from bench.timing import seconds_of
+from lindley.models.pairs import distinct_items, score_pairs
 
-ROUNDS, LIR_PAIRS, UNRELATED_PAIRS = 5, 1500, 10_000
+__all__ = ["SAME", "measure"]
+
+SAME = 1e-8
+MISSING = "LiR is not installed here: `make bench-lir` runs the same with it (Python 3.12 or newer)"
 
 
-def measure(table: Table, rounds: int = ROUNDS, lir_pairs: int = LIR_PAIRS) -> dict[str, Any]:
-    """Pairs per second of both, the ratio in every round, and the largest difference of their log10 LRs."""
-    split = make_split(table, Protocol(splits=1, replicates=2, shares=(1, 1, 1), seed=0), 0)
-    # Two thirds of the sources to fit on: LiR keeps none for validation.
-    fit_on = [split.scaling.undo(part.values) for part in (split.train, split.validate)]
-    source = np.concatenate([split.train.source, split.validate.source])
-    values = np.concatenate(fit_on)
-    theirs = TwoLevelModelNormalKDE().fit_on_unpaired_instances(values, source)
-    ours = fit_model(values, source, ModelChoices.read({"model": "tlm-kde"}))
-    sides = [
-        type(side)(split.scaling.undo(side.values), side.item, side.source)
-        for side in (split.test.trace, split.test.ref)
-    ]
-    i, j = (index.reshape(-1) for index in np.indices((len(sides[0].source), len(sides[1].source))))
-    trace, ref = sides[0].values[i][:, None], sides[1].values[j][:, None]
-    some = _some(i == j, lir_pairs)
+def measure(plan: Plan) -> dict[str, Any]:
+    """Pairs per second of every way, their median ratios to LiR, and the largest difference of log10 LRs."""
+    try:
+        from lir.lrsystems.two_level import TwoLevelModelNormalKDE
+    except ImportError:
+        return {"left_out": MISSING}
+    train, test = sources(plan.lir_sources, plan.features, seed=0), sources(plan.lir_items, plan.features, seed=1)
+    theirs = TwoLevelModelNormalKDE().fit_on_unpaired_instances(train.values, train.source)
+    ours = fit("tlm-kde", train)
+    i, j = (index.reshape(-1) for index in np.indices((plan.lir_items, plan.lir_items)))
+    trace, ref = test.trace.mean[i][:, None], test.ref.mean[j][:, None]  # (pairs, 1, feature)
+    some = _some(i == j, plan.lir_pairs)
+    apart = sources(plan.unrelated_pairs, plan.features, seed=2)
+    unrelated = apart.trace.mean[:, None], apart.ref.mean[:, None]
 
-    jitter = np.random.default_rng(0).normal(size=(2, UNRELATED_PAIRS, 1, values.shape[1])) * 1e-9 * values.std(axis=0)
-    unrelated = trace[:UNRELATED_PAIRS] + jitter[0, : len(trace)], ref[:UNRELATED_PAIRS] + jitter[1, : len(ref)]
-
-    def matrix() -> np.ndarray:
-        return ours.llr_matrix(*sides).reshape(-1)
+    def given(traces: np.ndarray, refs: np.ndarray) -> np.ndarray:
+        (x, which_x), (y, which_y) = distinct_items(traces), distinct_items(refs)
+        return score_pairs(ours, x, y, which_x, which_y)
 
     ways: dict[str, tuple[Callable[[], np.ndarray], int]] = {
-        "LiR": (lambda: theirs.transform(trace[some], ref[some]), len(some)),
-        "lindley, given pairs": (lambda: ours.llr_pairs(trace, ref), len(i)),
-        "lindley, matrix": (matrix, len(i)),
-        "lindley, unrelated pairs": (lambda: ours.llr_pairs(*unrelated), len(unrelated[0])),
+        "LiR": (lambda: theirs.transform(trace[some], ref[some]).reshape(-1), len(some)),
+        "lindley, given pairs": (lambda: given(trace, ref), len(i)),
+        "lindley, matrix": (lambda: score_part(ours, test).reshape(-1), len(i)),
+        "lindley, unrelated pairs": (lambda: given(*unrelated), plan.unrelated_pairs),
     }
+    if "cuda" in plan.devices:
+        on_gpu = ours.map(lambda t: t.cuda())
+        ways["lindley, matrix, GPU"] = (lambda: score_part(on_gpu, test).reshape(-1), len(i))
+    llr = {way: np.asarray(score()) for way, (score, _) in ways.items()}  # warms up, too
     rates: dict[str, list[float]] = {way: [] for way in ways}
-    llr: dict[str, np.ndarray] = {}
-    for _ in range(rounds + 1):
+    for _ in range(max(plan.rounds, 5)):
         for way, (score, n) in ways.items():
-            started = time.perf_counter()
-            llr[way] = score()
-            rates[way].append(n / (time.perf_counter() - started))
-    rates = {way: each[1:] for way, each in rates.items()}  # the first round warms up
-    difference = np.max(
-        [np.abs(llr["LiR"] - llr[f"lindley, {way}"][some]) for way in ("given pairs", "matrix")], axis=0
-    )
+            rates[way].append(n / seconds_of(score))
+    same_pairs = [way for way in ways if way not in ("LiR", "lindley, unrelated pairs")]
+    difference = max(float(np.abs(llr["LiR"] - llr[way][some]).max()) for way in same_pairs)
+    rows = [
+        {
+            "way": way,
+            "pairs": ways[way][1],
+            "best": max(found),
+            "median": statistics.median(found),
+            "times_faster": statistics.median(a / b for a, b in zip(found, rates["LiR"], strict=True)),
+        }
+        for way, found in rates.items()
+    ]
     return {
-        "data": table.name,
-        "machine": _machine(),
-        "sources_fitted": len(np.unique(source)),
-        "features": values.shape[1],
-        "pairs": {way: n for way, (_, n) in ways.items()},
-        "pairs_per_second": {way: {"median": statistics.median(r), "best": max(r)} for way, r in rates.items()},
-        "ratio": {
-            way: statistics.median(a / b for a, b in zip(rates[way], rates["LiR"], strict=True))
-            for way in ways
-            if way != "LiR"
-        },
-        "largest_difference": float(difference.max()),
-        "largest_relative_difference": float((difference / np.maximum(1, np.abs(llr["LiR"]))).max()),
+        "sources": plan.lir_sources,
+        "features": plan.features,
+        "rows": rows,
+        "compared": len(some),
+        "difference": difference,
         "llr_range": [float(llr["LiR"].min()), float(llr["LiR"].max())],
     }
 
@@ -95,61 +85,3 @@ def _some(same: np.ndarray, n: int) -> np.ndarray:
     """Every same-source pair up to half of n, and different-source pairs spread over all others."""
     ours, others = np.flatnonzero(same)[: n // 2], np.flatnonzero(~same)
     return np.concatenate([ours, others[:: max(1, len(others) // (n - len(ours)))][: n - len(ours)]])
-
-
-def _machine() -> dict[str, Any]:
-    cpu = next(
-        (line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine()
-    )
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def simulated(n: int = 900, features: int = 10) -> Table:
-    """Sources whose between variances run from 4 to 400 times the within variance, as glass has them."""
-    rng = np.random.default_rng(0)
-    means = rng.normal(size=(n, features)) * np.geomspace(2, 20, features)
-    values = np.repeat(means, 3, axis=0) + rng.normal(size=(3 * n, features))
-    return Table.from_arrays(values, np.repeat(np.arange(n), 3), name="simulated")
-
-
-def data() -> Table:
-    """nfi-glass where it is at hand, and simulated data otherwise."""
-    return load_dataset("nfi-glass") if os.environ.get("LINDLEY_DATA") else simulated()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--threads", type=int, default=1, help="of linear algebra, for both")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    figures = measure(data())
-    machine = figures["machine"]
-    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}")
-    print(f"{figures['data']}: {figures['sources_fitted']} sources fitted, {figures['features']} features")
-    print(f"{'':26}{'pairs':>9}{'pairs/s, median':>18}{'best':>12}{'× LiR':>8}")
-    for way, rate in figures["pairs_per_second"].items():
-        n, ratio = figures["pairs"][way], figures["ratio"].get(way, 1.0)
-        print(f"{way:26}{n:9,}{rate['median']:18,.0f}{rate['best']:12,.0f}{ratio:8,.0f}")
-    print(
-        f"largest difference of log10 LRs: {figures['largest_difference']:.1e}, relative "
-        f"{figures['largest_relative_difference']:.1e} (they run from {figures['llr_range'][0]:.0f} to "
-        f"{figures['llr_range'][1]:.1f})"
-    )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

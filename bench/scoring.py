@@ -1,51 +1,75 @@
-"""All-pairs scoring speed of the classical models: 10 features, one trace instance against one ref instance.
+"""Scoring: pairs per second of every kind of model, all traces against all refs, one instance each, in float64.
 
-Run by `make bench`. Prints million pairs per second: best and median of several rounds, on this machine.
+Times are those of `lindley.models.two_level.score`, from NumPy arrays to NumPy arrays. On a GPU they hold the way there and
+back; ``way`` "stays" leaves that out. The number of items is the smallest with which a round takes a fifth of a second, or the
+largest of the plan.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
-import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
+from bench.plan import Plan
+from bench.subjects import MODELS, model_to_score, sources
+from bench.timing import rounds, seconds_of, summary
 from lindley.data.splits import Part
-from lindley.models.classical import fit_classical
-from lindley.models.two_level import TwoLevel, score
+from lindley.models.two_level import PairModel, score
 
-FEATURES, KERNELS, ITEMS, ROUNDS = 10, 325, 4000, 7
+__all__ = ["measure", "score_part"]
 
-
-def sources(n: int, rng: np.random.Generator) -> Part:
-    """Sources whose between variances run from 4 to 400 times the within variance, as glass has them."""
-    spread = np.geomspace(2, 20, FEATURES)
-    values = np.repeat(rng.normal(size=(n, FEATURES)) * spread, 2, axis=0) + rng.normal(size=(2 * n, FEATURES))
-    return Part(values, np.repeat([f"{i:06d}" for i in range(n)], 2), np.arange(2 * n) % 2 == 0)
+LONG_ENOUGH = 0.2
+FEWEST_ITEMS = 250
+COMPARED = 200
+"""Items of the block that is scored on the CPU and on the GPU."""
 
 
-def pairs_per_second(model: TwoLevel, part: Part) -> list[float]:
-    rates = []
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        n = score(model, [part.trace], [part.ref])[0].size
-        rates.append(n / (time.perf_counter() - started))
-    return rates[1:]  # the first round warms up
+def score_part(model: PairModel, part: Part) -> np.ndarray:
+    """log10 LRs of all traces against all refs of a part."""
+    return score(model, [part.trace], [part.ref])[0]
 
 
-def main() -> None:
-    rng = np.random.default_rng(0)
-    train, test = sources(KERNELS, rng), sources(ITEMS, rng)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    print(f"{ITEMS} × {ITEMS} pairs, {FEATURES} features, {KERNELS} kernels, float64; million pairs/s")
-    print(f"{'between':10} {'best':>8} {'median':>8} {'mark':>8}")
-    for kind, mark in (("normal", 20), ("kernel", 1)):
-        rates = pairs_per_second(fit_classical([train], kind), test)  # type: ignore[arg-type]
-        print(f"{kind:10} {max(rates) / 1e6:8.1f} {statistics.median(rates) / 1e6:8.1f} {mark:8}")
+def measure(plan: Plan) -> dict[str, Any]:
+    """Pairs per second, best and median; and the largest difference between devices."""
+    train = sources(plan.kernels, plan.features, seed=0)
+    rows: list[dict[str, Any]] = []
+    differences: dict[str, float] = {}
+    for name in MODELS:
+        try:
+            model = model_to_score(name, train)
+        except ModuleNotFoundError as error:
+            rows += [{"model": name, "device": d, "way": "numpy", "left_out": str(error)} for d in plan.devices]
+            continue
+        for device in plan.devices:
+            there = model.map(lambda t, device=device: t.to(device))  # type: ignore[misc]
+            rows.append({"model": name, "device": device, "way": "numpy", **_rate(plan, there, score_part)})
+            if device != "cpu":
+                rows.append({"model": name, "device": device, "way": "stays", **_rate(plan, there, _stays)})
+                few = sources(COMPARED, plan.features, seed=1)
+                differences[name] = float(np.abs(score_part(model, few) - score_part(there, few)).max())
+    return {"features": plan.features, "sources": plan.kernels, "rows": rows, "differences": differences}
 
 
-if __name__ == "__main__":
-    main()
+def _rate(plan: Plan, model: PairModel, way: Callable[[PairModel, Part], object]) -> dict[str, Any]:
+    items = min(FEWEST_ITEMS, plan.most_items)
+    way(model, sources(items, plan.features, seed=1))  # warms up
+    while True:
+        part = sources(items, plan.features, seed=1)
+        part.trace.mean, part.ref.mean  # noqa: B018 - computed once, as for any later scoring
+        if items >= plan.most_items or seconds_of(lambda part=part: way(model, part)) >= LONG_ENOUGH:  # type: ignore[misc]
+            break
+        items = min(2 * items, plan.most_items)
+    found = summary(rounds(lambda: way(model, part), least=max(plan.rounds, 5)))
+    pairs = items**2
+    return {"items": items, "best": pairs / found["best"], "median": pairs / found["median"], "rounds": found["rounds"]}
+
+
+def _stays(model: PairModel, part: Part) -> None:
+    """The LLRs of the part, left where they were computed."""
+    x, y = (torch.from_numpy(side.mean).to(model.centre)[None] for side in (part.trace, part.ref))
+    with torch.inference_mode():
+        model.ln_lr(x, y)
+    torch.cuda.synchronize()

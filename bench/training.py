@@ -1,90 +1,185 @@
-"""Training speed: all runs at once against a plain per-run pair-loader implementation, in one process.
+"""Training: all runs at once against the plain loop, run by run, on the same splits of the same table.
 
-    python bench/training.py                  the comparison, at few epochs (minutes)
-    python bench/training.py --full           and the paper's six trainings, 21 runs × 2000 epochs each
-    PYTHONPATH=src python bench/training.py --full --device cuda --no-reference
-
-Glass-simulated: 351 sources a split, 18 axes. Needs torch, numpy and scipy alone.
+The time of an epoch is that between the first and the last epoch of a training; what comes before the first one (batches, a
+CUDA graph) is told apart. Rounds of all ways alternate, so that other work on the machine slows all of them down, and ratios
+are medians over the rounds. Both sides train in single precision, as `lindley.training` does unless told otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
+import statistics
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import torch
-from reference import test_cllr, train_plainly
 
-from lindley.data.simulated import simulated_table
+from bench.plan import Plan
+from bench.reference import PlainTwoLevel, cllr, ln_lr_matrix, train_plainly
+from bench.timing import summary
+from lindley.data.simulated import glass_population, simulate_table
 from lindley.data.splits import Part, Protocol, Split, make_splits
+from lindley.llrs import LN10
 from lindley.models.parameters import Architecture
 from lindley.models.two_level import TwoLevel, score
 from lindley.training.loop import Trained, Training, train
 
-SIX = [(p, m, n) for p in ("single", "double") for m, n in (("pairs", 1), ("pairs", 2), ("sources", 2))]
+__all__ = ["check", "epoch_seconds", "measure", "measure_paper"]
+
+ARCHITECTURE = Architecture("single", 2)
+REPLICATES = 6
 
 
-def fit(splits: list[Split], architecture: Architecture, training: Training) -> tuple[Trained, float]:
-    started = time.perf_counter()
-    parts: list[list[Part]] = [[s.train for s in splits], [s.validate for s in splits]]
-    trained = train(architecture, training, *parts, list(range(len(splits))))
-    return trained, time.perf_counter() - started
+def make(plan: Plan) -> list[Split]:
+    """Splits of simulated glass: with all 1053 sources it is the embedded data set."""
+    table = simulate_table(glass_population(), plan.table_sources, REPLICATES, seed=0)
+    return make_splits(table, Protocol(splits=plan.runs))
 
 
-def test_cllrs(model: TwoLevel, splits: list[Split]) -> np.ndarray:
-    tests = [s.test for s in splits]
-    ln_lr = [np.log(10) * s for s in score(model, [t.trace for t in tests], [t.ref for t in tests])]
-    same = [t.trace.source[:, None] == t.ref.source[None, :] for t in tests]
-    return np.array(
-        [
-            (np.logaddexp(0, -l[s]).mean() + np.logaddexp(0, l[~s]).mean()) / np.log(4)
-            for l, s in zip(ln_lr, same, strict=True)
-        ]
+def measure(plan: Plan) -> dict[str, Any]:
+    """Seconds per epoch of all runs, by every way and on every device; and that the loop's model gives the same numbers."""
+    splits = make(plan)
+    ways: dict[tuple[str, str], Callable[[int], tuple[float, float]]] = {}
+    if "cpu" in plan.devices:
+        ways["loop", "cpu"] = lambda _: (sum(train_plainly(s, 1, run)[1] for run, s in enumerate(splits)), 0.0)
+    for device in plan.devices:
+        ways["one", device] = partial(_one, plan, splits, device)
+        ways["all", device] = partial(_all, plan, splits, device, torch.float32)
+        ways["double", device] = partial(_all, plan, splits, device, torch.float64)
+    train_plainly(splits[0], 1, 0)  # warms up
+    results: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in ways}
+    for number in range(plan.rounds):
+        for key, way in ways.items():
+            results[key].append(way(number))
+    rows = []
+    loop = [seconds for seconds, _ in results.get(("loop", "cpu"), [])]
+    for (name, device), found in results.items():
+        seconds = [each for each, _ in found]
+        row = {"way": name, "device": device, **summary(seconds), "before": statistics.median(b for _, b in found)}
+        if loop:
+            row["times_faster"] = statistics.median(a / b for a, b in zip(loop, seconds, strict=True))
+        rows.append(row)
+    trained = _train(plan, splits, plan.devices[0], torch.float32, plan.epochs)[0]
+    n, d = len(splits[0].train.trace.source), splits[0].train.values.shape[1]
+    return {
+        "runs": plan.runs,
+        "sources": n,
+        "features": d,
+        "model": "ntlm-single-pairs-n2",
+        "rows": rows,
+        "check": check(trained, splits),
+    }
+
+
+def _one(plan: Plan, splits: Sequence[Split], device: str, number: int) -> tuple[float, float]:
+    """One run trained alone, times the number of runs; another run in every round."""
+    split = splits[number % len(splits)]
+    _, seconds, before = _train(plan, [split], device, torch.float32, _epochs(plan, device))
+    return seconds * len(splits), before * len(splits)
+
+
+def _all(plan: Plan, splits: Sequence[Split], device: str, dtype: torch.dtype, number: int) -> tuple[float, float]:
+    _, seconds, before = _train(plan, splits, device, dtype, _epochs(plan, device))
+    return seconds, before
+
+
+def _epochs(plan: Plan, device: str) -> int:
+    return plan.epochs if device == "cpu" else plan.gpu_epochs
+
+
+def _train(
+    plan: Plan, splits: Sequence[Split], device: str, dtype: torch.dtype, epochs: int
+) -> tuple[Trained, float, float]:
+    """What came out, seconds per epoch, and seconds before the first."""
+    training = Training("pairs", epochs=epochs, device=device, dtype=dtype)
+    parts = [s.train for s in splits], [s.validate for s in splits]
+    clock = Clock()
+    trained = train(
+        ARCHITECTURE, training, *parts, [s.index for s in splits], progress=clock, threads=min(2, plan.threads)
     )
+    seconds = clock.per_epoch()
+    return trained, seconds, max(0.0, time.perf_counter() - clock.started - epochs * seconds)
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    arguments.add_argument("--runs", type=int, default=21)
-    arguments.add_argument("--epochs", type=int, default=2000, help="of the six trainings")
-    arguments.add_argument("--full", action="store_true")
-    arguments.add_argument("--no-reference", action="store_true")
-    given = arguments.parse_args()
-    where = torch.cuda.get_device_name() if given.device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores"
-    print(f"{where}, torch {torch.__version__}; {given.runs} runs, 351 sources a split, 18 axes")
-    splits = make_splits(simulated_table(), Protocol(splits=given.runs))
+class Clock:
+    """When a training had finished each of its epochs."""
 
-    if not given.no_reference:
-        epochs, plain_runs = 40, 2
-        plain = [train_plainly(splits[run], epochs, run) for run in range(plain_runs)]
-        per_epoch = float(np.mean([seconds for _, seconds in plain])) * given.runs
-        trained, seconds = fit(splits, Architecture("single", 2), Training("pairs", epochs=epochs, device=given.device))
-        ours = test_cllrs(trained.model, splits)
-        theirs = [test_cllr(net, split) for (net, _), split in zip(plain, splits, strict=False)]
-        print(f"single, pairs, N=2, {epochs} epochs; seconds per epoch of all {given.runs} runs")
-        print(f"  plain pair loader, run by run   {per_epoch:8.3f}   (measured on {plain_runs} runs)")
-        print(
-            f"  all runs at once                {seconds / epochs:8.3f}   {per_epoch / (seconds / epochs):.0f} times faster"
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.at: dict[int, float] = {}
+
+    def __call__(self, epoch: int, cllr: float) -> None:
+        self.at.setdefault(epoch, time.perf_counter())
+
+    def per_epoch(self) -> float:
+        """Mean seconds of the epochs after the first that was told."""
+        first, last = min(e for e in self.at if e > 0), max(self.at)
+        return (self.at[last] - self.at[first]) / (last - first)
+
+    def each(self) -> list[float]:
+        """Seconds of every epoch after the first, where each was told."""
+        times = [self.at[e] for e in sorted(self.at) if e > 0]
+        return [b - a for a, b in pairwise(times)]
+
+
+def epoch_seconds(mode: str, part: Part, validate: Part, device: str, epochs: int = 4) -> list[float]:
+    """Seconds of every epoch but the first, of one run."""
+    clock = Clock()
+    training = Training(mode, epochs=epochs, watched=0, device=device)  # type: ignore[arg-type]
+    train(Architecture("single", 2), training, [part], [validate], [0], progress=clock, threads=1)
+    return clock.each()
+
+
+def check(trained: Trained, splits: Sequence[Split]) -> dict[str, float]:
+    """Largest differences between lindley and the loop's model at the parameters that lindley found.
+
+    ``ln_lr``: of the test pairs, both in double precision. ``cllr``: of the validation pairs, between what the training wrote
+    down in single precision and what the loop's own loss gives.
+    """
+    ours = score(trained.model, [s.test.trace for s in splits], [s.test.ref for s in splits])
+    ln_lr, cost = [], []
+    for run, split in enumerate(splits):
+        net = PlainTwoLevel.holding(trained.parameters, run)
+        ln_lr.append(np.abs(LN10 * ours[run] - ln_lr_matrix(net, split.test).numpy()).max())
+        matrix = ln_lr_matrix(net, split.validate)
+        off = ~torch.eye(len(matrix), dtype=torch.bool)
+        told = trained.history.validate[run, trained.history.best_epoch[run]]
+        cost.append(abs(float(cllr(matrix.diagonal(), matrix[off])) - told))
+    return {"ln_lr": float(max(ln_lr)), "cllr": float(max(cost))}
+
+
+def measure_paper(plan: Plan) -> dict[str, Any]:
+    """The paper's six trainings in full: seconds, and the mean test Cllr with two standard errors."""
+    splits = make(plan)
+    rows = []
+    kinds = [("pairs", 1), ("pairs", 2), ("sources", 2)]
+    for device, projection, (mode, within) in product(plan.devices, ("single", "double"), kinds):
+        training = Training(mode, epochs=plan.paper_epochs, device=device)  # type: ignore[arg-type]
+        started = time.perf_counter()
+        trained = train(
+            Architecture(projection, within),  # type: ignore[arg-type]
+            training,
+            [s.train for s in splits],
+            [s.validate for s in splits],
+            [s.index for s in splits],
+            threads=min(2, plan.threads),
         )
-        print("  test Cllr of runs 1, 2: plain " + ", ".join(f"{c:.4f}" for c in theirs), end="; ")
-        print("at once " + ", ".join(f"{c:.4f}" for c in ours[:plain_runs]))
-
-    if given.full:
-        total = 0.0
-        for projection, mode, within in SIX:
-            training = Training(mode, epochs=given.epochs, device=given.device)  # type: ignore[arg-type]
-            trained, seconds = fit(splits, Architecture(projection, within), training)  # type: ignore[arg-type]
-            cllr = test_cllrs(trained.model, splits)
-            error = 2 * cllr.std(ddof=1) / len(cllr) ** 0.5
-            total += seconds
-            name = f"{projection}-{mode}-n{within}"
-            print(f"  {name:18} {seconds:7.1f} s   test Cllr {cllr.mean():.4f} ± {error:.4f}", flush=True)
-        print(f"  all six            {total:7.1f} s")
+        seconds = time.perf_counter() - started
+        found = _test_cllrs(trained.model, splits)
+        error = 2 * float(found.std(ddof=1)) / len(found) ** 0.5
+        name = f"ntlm-{projection}-{mode}-n{within}"
+        rows.append({"model": name, "device": device, "seconds": seconds, "cllr": float(found.mean()), "error": error})
+    return {"runs": plan.runs, "epochs": plan.paper_epochs, "rows": rows}
 
 
-if __name__ == "__main__":
-    main()
+def _test_cllrs(model: TwoLevel, splits: Sequence[Split]) -> np.ndarray:
+    llr = score(model, [s.test.trace for s in splits], [s.test.ref for s in splits])
+    found = []
+    for matrix, split in zip(llr, splits, strict=True):
+        same = torch.from_numpy(split.test.trace.source[:, None] == split.test.ref.source[None, :])
+        ln_lr = torch.from_numpy(LN10 * matrix)
+        found.append(float(cllr(ln_lr[same], ln_lr[~same])))
+    return np.array(found)

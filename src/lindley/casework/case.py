@@ -25,7 +25,7 @@ from lindley.casework.system import System
 from lindley.data.splits import Side
 from lindley.llrs import LN10, Floats
 from lindley.models.axes import Scatter
-from lindley.models.two_level import PairModel, item_squares
+from lindley.models.two_level import PairModel, scatter_squares
 
 __all__ = ["AxisShare", "Explanation", "FeatureShare", "Interval", "explain"]
 
@@ -133,7 +133,7 @@ class _Pair:
         n_trace, n_ref = int(trace.count[0]), int(ref.count[0])
         squares = None
         if model.uses_scatter and n_trace + n_ref > 2:
-            squares = (item_squares(model, trace)[0], item_squares(model, ref)[0])
+            squares = (scatter_squares(model, trace)[0], scatter_squares(model, ref)[0])
         x, y = (torch.from_numpy(side.mean[0].copy()) for side in (trace, ref))
         return cls(model, x, y, n_trace, n_ref, squares)
 

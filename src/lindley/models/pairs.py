@@ -19,7 +19,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
 from lindley.models.axes import Scatter
 from lindley.models.between import NormalBetween
-from lindley.models.two_level import PairModel, item_squares, score
+from lindley.models.two_level import PairModel, scatter_squares, score
 
 __all__ = ["distinct_items", "score_pairs"]
 
@@ -92,7 +92,7 @@ def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
     of_trace, of_ref = (torch.from_numpy(side.mean).to(model.centre)[None] for side in (traces, refs))
     squares: tuple[Tensor, Tensor] | None = None
     if model.uses_scatter:
-        squares = item_squares(model, traces)[None], item_squares(model, refs)[None]
+        squares = scatter_squares(model, traces)[None], scatter_squares(model, refs)[None]
     size = BLOCK_AXES if by_axes else BLOCK_DIAGONAL
     for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
         chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))

@@ -6,7 +6,7 @@ the classical normal model, `tlm`, for one instance against one. With its axes z
     x = (z + √(1 + λ) v)(1 + T),    q + p = (q + p)₀ + r/(1 + λ),    q − p = (q − p)₀ eᵃ,    c = c₀ + 10 g
 
 and T, v, r, a and g are trained from zero: each is a change of the order of one, so that one learning rate does for all.
-As (q − p)₀ < 0, a pair that is closer always has the higher score.
+As (q − p)₀ ≤ 0, of two pairs with the same midpoint the closer one never has the lower score.
 
 The loss is the soft detection cost at two operating points β, for prior odds of 1 to β or a false acceptance that costs β
 times as much as a miss:
@@ -16,10 +16,10 @@ times as much as a miss:
 with the logistic function σ in place of a step. Where this differs from the paper:
 
 - The paper learns a threshold for each β beside a score of any scale. Here the thresholds are Bayes', ln β, and c and the scale
-  of p and q are learnt: the same family of decisions, as an affine map takes any two thresholds there, and the score is an LLR
-  at these two points. Nothing makes it one elsewhere: calibrate it.
+  of p and q are learnt: the same family of decisions, as an affine map takes any two thresholds there, and the score is trained
+  to be an LLR at these two points. Nothing makes it one elsewhere, and far from ln β the cost is flat: calibrate it.
 - The paper has two affine layers with a normalisation to unit length between them, which is for embeddings of speech; values
-  of a table keep their length, and the two layers are one. Its p is a square, and its q free, as both are here in effect.
+  of a table keep their length, and the two layers are one. Its p is a square and its q free; here q − p keeps its sign.
 - α = 1, as a score in nats has a unit; the paper takes 15 for its scores of unit vectors. β are the paper's: 99 and 199, for
   prior probabilities of 1 % and 0.5 %.
 

@@ -1,0 +1,160 @@
+"""Growth: how long fitting, scoring and an epoch take with the number of sources, of features and of kernels.
+
+Scoring is that of a block of 1000 × 1000 pairs (500 × 500 for the slow models), by models of so many sources: what a pair
+costs does not depend on how many there are. Fits and epochs are of one run. Each axis changes alone: 10 features along
+sources and kernels, 500 sources along features. Data and models are made before the clock starts.
+
+``robust`` gives a kernel to `MOST_KERNELS` sources at most, an even choice of more: scoring gets no slower beyond. Its fit
+looks at the pairs of `MOST_SOURCES` sources of a fold at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from bench.machine import free_bytes
+from bench.plan import Plan
+from bench.scoring import score_part
+from bench.subjects import VARYING, fit, model_to_score, sources
+from bench.timing import grow, rounds
+from bench.training import epoch_seconds
+from lindley.training.crossfit import FOLDS, MOST_KERNELS, MOST_SOURCES
+
+__all__ = ["measure"]
+
+VALIDATED = 200
+"""Validation sources of an epoch."""
+SHARE_OF_MEMORY = 0.5
+"""Of what is free: a point that needs more is left out."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of the picture."""
+
+    what: str  # fit, score or epoch
+    model: str  # or the mode of a training
+    along: str  # sources, features or kernels
+    device: str
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    """Every line: its points in seconds (of a pair, where pairs are scored), what is left out, and its slope.
+
+    Lines that take long come last, so that what is left out when time is up is theirs.
+    """
+    started = time.perf_counter()
+    in_order = list(_all_series(plan))
+    found: dict[Series, dict[str, Any]] = {}
+    for series in sorted(in_order, key=lambda s: (s.what == "fit" and s.model == "robust", s.device == "cpu")):
+        times = partial(_TIMES[series.what], plan, series)
+        refuse = partial(_refuse, plan, series, started)
+        try:
+            line = grow(_sizes(plan, series.along), times, refuse, partial(_work, series))
+        except (ModuleNotFoundError, torch.OutOfMemoryError) as error:
+            line = {"points": [], "left_out": [{"size": None, "why": str(error).partition(". ")[0]}], "slope": None}
+        if series.what == "score":
+            _per_pair(line, _block(plan, series) ** 2)
+        found[series] = {**vars(series), **line}
+    return {
+        "features": plan.features,
+        "sources_along_features": plan.sources_along_features,
+        "block": plan.block,
+        "slow_block": plan.slow_block,
+        "most_kernels": MOST_KERNELS,
+        "series": [found[series] for series in in_order],
+    }
+
+
+def _all_series(plan: Plan) -> Iterator[Series]:
+    fitted = ("tlm", "tlm-kde", "robust")
+    scored = {"sources": fitted, "features": (*fitted, VARYING), "kernels": ("tlm-kde", "robust")}
+    for along in ("sources", "features", "kernels"):
+        if along != "kernels" and "cpu" in plan.devices:
+            yield from (Series("fit", name, along, "cpu") for name in fitted)
+        for device in plan.devices:
+            yield from (Series("score", name, along, device) for name in scored[along])
+            if along != "kernels":
+                yield from (Series("epoch", mode, along, device) for mode in ("pairs", "sources"))
+
+
+def _sizes(plan: Plan, along: str) -> Sequence[int]:
+    return {"sources": plan.growth_sources, "features": plan.growth_features, "kernels": plan.growth_kernels}[along]
+
+
+def _shape(plan: Plan, series: Series, size: int) -> tuple[int, int]:
+    """Sources and features at a size."""
+    return (plan.sources_along_features, size) if series.along == "features" else (size, plan.features)
+
+
+def _fit_times(plan: Plan, series: Series, size: int) -> list[float]:
+    part = sources(*_shape(plan, series, size), seed=0)
+    return rounds(lambda: fit(series.model, part), plan.rounds)
+
+
+def _score_times(plan: Plan, series: Series, size: int) -> list[float]:
+    n, features = _shape(plan, series, size)
+    model = model_to_score(series.model, sources(n, features, seed=0)).map(lambda t: t.to(series.device))
+    block = sources(_block(plan, series), features, seed=1)
+    return rounds(lambda: score_part(model, block), plan.rounds)
+
+
+def _epoch_times(plan: Plan, series: Series, size: int) -> list[float]:
+    n, features = _shape(plan, series, size)
+    part, validate = sources(n, features, seed=0), sources(VALIDATED, features, seed=1)
+    return epoch_seconds(series.model, part, validate, series.device, epochs=1 + max(3, plan.rounds))
+
+
+_TIMES: dict[str, Callable[[Plan, Series, int], list[float]]] = {
+    "fit": _fit_times,
+    "score": _score_times,
+    "epoch": _epoch_times,
+}
+
+
+def _block(plan: Plan, series: Series) -> int:
+    return plan.slow_block if series.model in ("robust", VARYING) else plan.block
+
+
+def _work(series: Series, size: int) -> float:
+    """What the time goes with, as far as it is bounded: kernels, and in a fit the sources of a fold that are paired."""
+    if series.model != "robust" or series.along == "features":
+        return float(size)
+    if series.what == "score":
+        return float(min(size, MOST_KERNELS))
+    return float(min(size * (FOLDS - 1) / FOLDS, MOST_KERNELS) * min(size / FOLDS, MOST_SOURCES))
+
+
+def _refuse(plan: Plan, series: Series, started: float, size: int, expected: float) -> str | None:
+    """Why a point is left out before it is begun, if it is."""
+    n, _ = _shape(plan, series, size)
+    if series.model == "robust" and series.along == "kernels" and n > MOST_KERNELS:
+        return f"robust has {MOST_KERNELS} kernels at most"
+    limit = plan.fit_limit if series.what == "fit" else plan.limit
+    if expected > limit:
+        return f"a round would take some {expected:.0f} s, and {limit:g} s is the limit"
+    if time.perf_counter() - started + plan.rounds * expected > plan.growth_seconds:
+        return f"three rounds would take some {plan.rounds * expected:.0f} s, and the time for all points is up"
+    needed = 0.0
+    if series.what == "score" and series.model == "tlm-kde":
+        needed = (
+            6 * 8 * plan.block * n
+        )  # exponents of every item and kernel, their exponentials, and what is on the way
+    if series.what == "epoch" and series.model == "pairs":
+        needed = 5 * n**2  # the bands of all batches: 4 n² bytes
+    free = free_bytes(series.device)
+    if free is not None and needed > SHARE_OF_MEMORY * free:
+        return f"it would need some {needed / 2**30:.0f} GiB of memory, more than half of what is free"
+    return None
+
+
+def _per_pair(line: dict[str, Any], pairs: int) -> None:
+    for point in line["points"]:
+        point["best"] /= pairs
+        point["median"] /= pairs

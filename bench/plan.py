@@ -1,0 +1,82 @@
+"""What is measured, and how large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FULL", "QUICK", "Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of all sections. Those given here are what the documentation shows."""
+
+    devices: tuple[str, ...] = ("cpu",)
+    threads: int = 1
+    rounds: int = 3
+
+    # Training: the embedded data set, thirds of its sources, one model per split.
+    runs: int = 21
+    table_sources: int = 1053
+    epochs: int = 30
+    gpu_epochs: int = 300
+    paper_epochs: int = 2000
+
+    # Scoring: all pairs of up to so many traces and refs, by models of so many sources.
+    features: int = 10
+    kernels: int = 325
+    most_items: int = 4000
+
+    # Beside LiR: all pairs of 300 traces and 300 refs, by models of 600 sources.
+    lir_sources: int = 600
+    lir_items: int = 300
+    lir_pairs: int = 1500
+    unrelated_pairs: int = 10_000
+
+    # Memory: items of a side, and sources of a training.
+    memory_items: tuple[int, ...] = (1000, 2000)
+    memory_kernels: tuple[int, ...] = (1000, 10_000)
+    memory_sources: tuple[int, ...] = (1500, 5000)
+
+    # Growth: the sizes along each axis, and what stays the same along the others.
+    growth_sources: tuple[int, ...] = (500, 1500, 5000, 15_000, 50_000)
+    growth_features: tuple[int, ...] = (5, 10, 20, 50, 100, 200)
+    growth_kernels: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
+    sources_along_features: int = 500
+    block: int = 1000
+    slow_block: int = 500
+    """Items of a side of the block of pairs that is timed; the second one for robust and varying."""
+    limit: float = 8.0
+    fit_limit: float = 20.0
+    """Seconds that a round of a point may take: one that would take longer is left out, and the table says so."""
+    growth_seconds: float = 360.0
+    """For all points: with the other sections that is less than ten minutes on two cores."""
+
+
+FULL = Plan()
+QUICK = Plan(
+    runs=2,
+    table_sources=300,
+    epochs=3,
+    gpu_epochs=6,
+    paper_epochs=3,
+    features=4,
+    kernels=60,
+    most_items=60,
+    lir_sources=60,
+    lir_items=20,
+    lir_pairs=60,
+    unrelated_pairs=50,
+    memory_items=(600,),
+    memory_kernels=(),
+    memory_sources=(),
+    growth_sources=(60, 120),
+    growth_features=(3, 6),
+    growth_kernels=(40, 80),
+    sources_along_features=60,
+    block=50,
+    slow_block=40,
+    limit=2.0,
+    fit_limit=2.0,
+)
+"""Seconds instead of minutes: to see that everything runs, not to measure anything."""

@@ -1,0 +1,337 @@
+"""The figures of one or more machines as tables, for a terminal and for the documentation.
+
+Machines are named A, B, …; a column is a device of a machine. What was not measured is a dash, and what was left out is told
+below its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+__all__ = ["Column", "Table", "columns", "duration", "make", "merged", "short"]
+
+Result = dict[str, Any]
+MIB, GIB = 2**20, 2**30
+DASH = "–"
+IDENTITY = ("cpu", "cores", "threads", "gpu", "numpy", "lindley")
+"""Files that agree in these, and in the version of torch, are of one machine."""
+SECTIONS = ("training", "scoring", "lir", "memory", "growth", "paper")
+WAYS = {
+    "loop": "plain loop, run by run",
+    "one": "lindley, run by run",
+    "all": "lindley, all runs at once",
+    "double": "the same, double precision",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and what is to be said below it."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def plain(self) -> str:
+        """For a terminal: the first column to the left, the others to the right."""
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[k]) for line in lines) for k in range(len(self.header))]
+        texts = [
+            "  ".join(
+                cell.rjust(width) if k else cell.ljust(width)
+                for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([self.title, *(f"  {text}" for text in texts), *(f"  {note}" for note in self.notes)])
+
+    def markdown(self) -> str:
+        """For the documentation; the title is that of the page's section."""
+        lines = [self.header, ["---", *["---:"] * (len(self.header) - 1)], *self.rows]
+        table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+        notes = "\n".join(f"- {note}" for note in self.notes)
+        return f"{table}\n\n{notes}" if notes else table
+
+
+@dataclass(frozen=True)
+class Column:
+    """A device of a machine."""
+
+    label: str
+    result: Result
+    device: str
+
+    def rows(self, section: str) -> list[dict[str, Any]]:
+        """Of this device, in a section that was measured."""
+        found = self.result.get(section, {})
+        rows: list[dict[str, Any]] = found.get("series" if section == "growth" else "rows", [])
+        return [row for row in rows if row["device"] == self.device]
+
+
+def merged(results: Sequence[Result]) -> list[Result]:
+    """Files of one machine as one, machines without a GPU first; what a later file has measured again counts."""
+    together: dict[str, Result] = {}
+    for result in results:
+        machine = result["machine"]
+        key = repr([machine[name] for name in IDENTITY] + [machine["torch"].partition("+")[0]])
+        together[key] = _joined(together[key], result) if key in together else result
+    return sorted(together.values(), key=lambda result: result["machine"]["gpu"] is not None)
+
+
+def _joined(old: Result, new: Result) -> Result:
+    """Two files of one machine: sections of both, and of a section in both the rows of all devices."""
+    result = {**old, **new}
+    result["files"] = [*old["files"], *new["files"]]
+    result["devices"] = list(dict.fromkeys([*old["devices"], *new["devices"]]))
+    for name in SECTIONS:
+        if name in old and name in new:
+            result[name] = {**old[name], **new[name]}
+            for part in ("rows", "series"):
+                if part in old[name] and part in new[name]:
+                    again = {row.get("device") for row in new[name][part]}
+                    kept = [row for row in old[name][part] if row.get("device") not in again]
+                    result[name][part] = [*kept, *new[name][part]]
+            if "differences" in result[name]:
+                result[name]["differences"] = {**old[name]["differences"], **new[name]["differences"]}
+    return result
+
+
+def columns(results: Sequence[Result], section: str) -> list[Column]:
+    """The devices of all machines that have figures of a section."""
+    found = []
+    for letter, result in zip(ascii_uppercase, results, strict=False):
+        name = f"{letter}, " if len(results) > 1 else ""
+        machine = result["machine"]
+        if "cpu" in result["devices"]:
+            found.append(Column(f"{name}{_count(machine['threads'], 'thread')}", result, "cpu"))
+        if "cuda" in result["devices"] and machine["gpu"] is not None:
+            found.append(Column(f"{name}{machine['gpu']['name']}", result, "cuda"))
+    return [place for place in found if place.rows(section)]
+
+
+def make(results: Sequence[Result]) -> dict[str, Table]:
+    """All tables that the results have figures for, by name."""
+    makers: dict[str, Callable[[Sequence[Result]], Table]] = {
+        "machines": _machines,
+        "training": _training,
+        "scoring": _scoring,
+        "lir": _lir,
+        "memory": _memory,
+        **{f"growth-{along}": _growth(along) for along in ("sources", "features", "kernels")},
+        "paper": _paper,
+    }
+    there = {name for result in results for name in SECTIONS if name in result}
+    return {name: maker(results) for name, maker in makers.items() if name == "machines" or name.split("-")[0] in there}
+
+
+def _machines(results: Sequence[Result]) -> Table:
+    facts: dict[str, Callable[[Result], str]] = {
+        "processor": lambda r: r["machine"]["cpu"],
+        "cores": lambda r: str(r["machine"]["cores"]),
+        "threads": lambda r: str(r["machine"]["threads"]),
+        "memory": lambda r: _gib(r["machine"]["bytes"]),
+        "GPU": lambda r: _gpu(r["machine"]["gpu"]),
+        "torch": lambda r: r["machine"]["torch"],
+        "NumPy": lambda r: r["machine"]["numpy"],
+        "Python": lambda r: r["machine"]["python"],
+        "load": lambda r: DASH if r["machine"]["load"] is None else f"{r['machine']['load']:.1f}",
+        "date": lambda r: r["date"],
+        "figures": lambda r: ", ".join(r["files"]) or DASH,
+    }
+    rows = [[name, *(fact(result) for result in results)] for name, fact in facts.items()]
+    return Table("Machines", ["machine", *ascii_uppercase[: len(results)]], rows)
+
+
+def _gpu(gpu: dict[str, Any] | None) -> str:
+    return DASH if gpu is None else f"{gpu['name']}, {_gib(gpu['bytes'])}"
+
+
+def _gib(size: int | None) -> str:
+    return DASH if size is None else f"{size / GIB:.0f} GiB"
+
+
+def _training(results: Sequence[Result]) -> Table:
+    places = columns(results, "training")
+    rows = []
+    for way, text in WAYS.items():
+        cells = []
+        for place in places:
+            row = next((row for row in place.rows("training") if row["way"] == way), None)
+            cells += [DASH, DASH] if row is None else [duration(row["median"]), _times(row.get("times_faster"))]
+        rows.append([text, *cells])
+    header = ["an epoch of all runs", *(cell for p in places for cell in (p.label, "× the loop"))]
+    notes = []
+    for letter, section in _sections(results, "training"):
+        before = [
+            f"{duration(row['before'])} ({WAYS[row['way']]}, {row['device']})"
+            for row in section["rows"]
+            if row["way"] in ("all", "double")
+        ]
+        check = section["check"]
+        notes.append(
+            f"{letter}{section['runs']} runs, {section['sources']} training sources each, {section['features']} features, "
+            f"`{section['model']}`; before the first epoch {', '.join(before)}. At the parameters that lindley found, the "
+            f"loop's model gives the same ln LRs to {check['ln_lr']:.0e}, and its loss the same validation Cllr to "
+            f"{check['cllr']:.0e} (single precision)."
+        )
+    return Table("Training: time of an epoch of all runs, median of rounds in turn", header, rows, notes)
+
+
+def _scoring(results: Sequence[Result]) -> Table:
+    places = [
+        (p, way)
+        for p in columns(results, "scoring")
+        for way in (("numpy",) if p.device == "cpu" else ("numpy", "stays"))
+    ]
+    names = list(dict.fromkeys(row["model"] for p, _ in places for row in p.rows("scoring")))
+    rows, notes = [], []
+    for name in names:
+        cells = []
+        for place, way in places:
+            row = next((r for r in place.rows("scoring") if (r["model"], r["way"]) == (name, way)), None)
+            if row is not None and "left_out" in row:
+                notes.append(f"left out: `{name}` on {place.label}: {row['left_out']}")
+            measured = row is not None and "median" in row
+            cells.append(f"{short(row['median'] / 1e6)} ({short(row['best'] / 1e6)})" if row and measured else DASH)
+        rows.append([f"`{name}`", *cells])
+    header = [
+        "million pairs/s, median (best)",
+        *(p.label + (", stays there" if w == "stays" else "") for p, w in places),
+    ]
+    for letter, section in _sections(results, "scoring"):
+        items = sorted({row["items"] for row in section["rows"] if "items" in row})
+        sides = f"{items[0]:,}" if len(items) == 1 else f"{items[0]:,} to {items[-1]:,}"
+        notes.append(
+            f"{letter}{section['features']} features, models of {section['sources']} sources, {sides} traces against "
+            "as many refs"
+        )
+        if section["differences"]:
+            worst = max(section["differences"].values())
+            notes.append(f"{letter}largest difference between CPU and GPU: {worst:.0e} in log10 LR")
+    return Table("Scoring", header, rows, notes)
+
+
+def _lir(results: Sequence[Result]) -> Table:
+    rows, notes = [], []
+    for letter, section in _sections(results, "lir"):
+        if "left_out" in section:
+            notes.append(f"{letter}{section['left_out']}.")
+            continue
+        for row in section["rows"]:
+            rates = [short(row["median"]), short(row["best"]), _times(row["times_faster"])]
+            rows.append([f"{letter}{row['way']}", f"{row['pairs']:,}", *rates])
+        low, high = section["llr_range"]
+        notes.append(
+            f"{letter}`tlm-kde`, {section['sources']} sources, {section['features']} features. Largest difference of "
+            f"{section['compared']:,} log10 LRs from {low:.0f} to {high:.1f}: {section['difference']:.0e}."
+        )
+    return Table("Beside LiR", ["", "pairs", "pairs/s, median", "best", "× LiR"], rows, notes)
+
+
+def _memory(results: Sequence[Result]) -> Table:
+    places = columns(results, "memory")
+    keys = list(dict.fromkeys(_case(row) for place in places for row in place.rows("memory")))
+    rows, notes = [], []
+    for key in keys:
+        cells = []
+        for place in places:
+            row = next((row for row in place.rows("memory") if _case(row) == key), None)
+            if row is not None and "left_out" in row:
+                notes.append(f"left out: {key} on {place.label}: {row['left_out']}")
+            if row is None or "left_out" in row:
+                cells += [DASH, DASH]
+            else:
+                cells += [short(row["held"] / MIB), short(row["highest"] / MIB)]
+        rows.append([key, *cells])
+    header = ["MiB", *(cell for p in places for cell in (f"{p.label}: held", "highest"))]
+    return Table("Memory", header, rows, list(dict.fromkeys(notes)))
+
+
+def _case(row: dict[str, Any]) -> str:
+    if row["what"] == "score":
+        return f"score {row['items']:,} × {row['items']:,}, `{row['model']}` of {row['sources']:,} sources"
+    runs = _count(row["runs"], "run")
+    return f"train {runs} × {row['sources']:,} sources, {row['model']} mode"
+
+
+def _growth(along: str) -> Callable[[Sequence[Result]], Table]:
+    def table(results: Sequence[Result]) -> Table:
+        lines = [(p, s) for p in columns(results, "growth") for s in _series(p, along)]
+        sizes = sorted({point["size"] for _, line in lines for point in line["points"]})
+        rows, notes = [], []
+        for place, line in lines:
+            at = {point["size"]: duration(point["best"]) for point in line["points"]}
+            trend = DASH if line["slope"] is None else f"{line['slope']:.2f}"
+            rows.append([describe_line(line), place.label, *(at.get(size, DASH) for size in sizes), trend])
+            if line["left_out"]:
+                at_sizes = ", ".join(f"{left['size']:,}" for left in line["left_out"] if left["size"] is not None)
+                where = f"{place.label}, at {at_sizes}" if at_sizes else place.label
+                notes.append(f"left out: {describe_line(line)}, {where}: {line['left_out'][0]['why']}")
+        return Table(f"Growth with {along}", [along, "on", *(f"{s:,}" for s in sizes), "slope"], rows, notes)
+
+    return table
+
+
+def describe_line(line: dict[str, Any]) -> str:
+    """What a line of the growth is of."""
+    if line["what"] == "epoch":
+        return f"epoch, {line['model']} mode"
+    return f"{'fit' if line['what'] == 'fit' else 'a pair'}, `{line['model']}`"
+
+
+def _series(place: Column, along: str) -> list[dict[str, Any]]:
+    kinds = ("fit", "epoch", "score")
+    found = [s for s in place.rows("growth") if s["along"] == along]
+    return sorted(found, key=lambda s: kinds.index(s["what"]))
+
+
+def _paper(results: Sequence[Result]) -> Table:
+    places = columns(results, "paper")
+    names = list(dict.fromkeys(row["model"] for p in places for row in p.rows("paper")))
+    rows = []
+    for name in names:
+        cells = []
+        for place in places:
+            row = next((row for row in place.rows("paper") if row["model"] == name), None)
+            cells += [DASH, DASH] if row is None else [
+                duration(row["seconds"]), f"{row['cllr']:.4f} ± {row['error']:.4f}"
+            ]  # fmt: skip
+        rows.append([f"`{name}`", *cells])
+    header = ["the paper's trainings", *(cell for p in places for cell in (p.label, "test Cllr"))]
+    notes = [f"{letter}{s['runs']} runs × {s['epochs']} epochs" for letter, s in _sections(results, "paper")]
+    return Table("The paper's six trainings", header, rows, notes)
+
+
+def _sections(results: Sequence[Result], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A section of every machine that has it, behind the machine's name."""
+    for letter, result in zip(ascii_uppercase, results, strict=False):
+        if name in result:
+            yield f"{letter}: " if len(results) > 1 else "", result[name]
+
+
+def short(value: float) -> str:
+    """Three digits: 0.0123, 1.23, 12.3, 123, 12,300."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:#.3g}"
+
+
+def duration(seconds: float) -> str:
+    """In the unit that fits."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= factor:
+            return f"{short(seconds / factor)} {unit}"
+    return f"{short(seconds / 1e-9)} ns"
+
+
+def _times(ratio: float | None) -> str:
+    return DASH if ratio is None else short(ratio)
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n} {word}" if n == 1 else f"{n} {word}s"
