@@ -148,8 +148,8 @@ def _refuse(plan: Plan, series: Series, started: float, size: int, expected: flo
         )  # exponents of every item and kernel, their exponentials, and what is on the way
     if series.what == "epoch" and series.model == "pairs":
         needed = 5 * n**2  # the bands of all batches: 4 n² bytes
-    free = free_bytes(series.device)
-    if free is not None and needed > SHARE_OF_MEMORY * free:
+    free = [f for f in map(free_bytes, {"cpu", series.device}) if f is not None]
+    if free and needed > SHARE_OF_MEMORY * min(free):
         return f"it would need some {needed / 2**30:.0f} GiB of memory, more than half of what is free"
     return None
 

@@ -41,7 +41,7 @@ class Plan:
     # Growth: the sizes along each axis, and what stays the same along the others.
     growth_sources: tuple[int, ...] = (500, 1500, 5000, 15_000, 50_000)
     growth_features: tuple[int, ...] = (5, 10, 20, 50, 100, 200)
-    growth_kernels: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
+    growth_kernels: tuple[int, ...] = (100, 300, 1000, 2000, 5000, 10_000)
     sources_along_features: int = 500
     block: int = 1000
     slow_block: int = 500

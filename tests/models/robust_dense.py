@@ -23,6 +23,10 @@ def ln_sum(terms: list[Tensor]) -> Tensor:
     return torch.logsumexp(torch.stack(terms), 0)
 
 
+SCATTER = [-1.4 + 1.1 * q for q in range(5)]
+"""ln τ_q."""
+
+
 class Dense:
     """Run ``run`` of a model."""
 
@@ -52,10 +56,21 @@ class Dense:
             terms.append(torch.log((1 - self.pi) * self.eta) + ln_w + narrow)
         return ln_sum(terms)
 
+    def ln_omega(self) -> Tensor:
+        weights = torch.stack([-self.alpha * u - self.alpha * math.exp(-u) for u in SCATTER])
+        return weights - torch.logsumexp(weights, 0)
+
+    def ln_f_q(self, x: Tensor, n: int) -> list[Tensor]:
+        """ln f of the mean of n instances for every scatter."""
+        return [self.ln_f(x, math.exp(u) * self.w / n) for u in SCATTER]
+
+    def ln_seen(self, x: Tensor, n: int) -> Tensor:
+        return ln_sum([w + f for w, f in zip(self.ln_omega(), self.ln_f_q(x, n), strict=True)])
+
     def ln_p(self, x: Tensor, n: int) -> Tensor:
         eps = 1 - (1 - self.eps / 4) ** n + self.eps / 2
         sigma = 1 - (1 - self.sigma / 2) ** n
-        terms = [torch.log(1 - eps - sigma) + self.ln_f(x, self.w / n)]
+        terms = [torch.log(1 - eps - sigma) + self.ln_seen(x, n)]
         for u in self.u:
             for scale in (30, 1000):
                 spike = (scale - 1) * 2 / n**2 * torch.outer(u * self.w.sqrt(), u * self.w.sqrt())
@@ -67,12 +82,6 @@ class Dense:
             torch.log(eps / 4) + ln_student(x, self.lam + 2 * s * self.w / n, self.nu) for s in (10, 100, 1000, 10000)
         ]
         return ln_sum(terms)
-
-    def ln_g(self, delta: Tensor, v: Tensor) -> Tensor:
-        u = [-2.0 + 0.6875 * q for q in range(9)]
-        weights = torch.stack([-self.alpha * a - self.alpha * math.exp(-a) for a in u])
-        weights = weights - torch.logsumexp(weights, 0)
-        return ln_sum([weights[q] + ln_student(delta, math.exp(u[q]) * v, self.nu) for q in range(9)])
 
     def ln_t(self, delta: Tensor, covariance: Tensor) -> Tensor:
         """Multivariate t with 2α degrees of freedom."""
@@ -105,12 +114,17 @@ class Dense:
     def ln_h1_h2(self, x: Tensor, y: Tensor, m: int, n: int) -> tuple[Tensor, Tensor]:
         delta, z = x - y, (m * x + n * y) / (m + n)
         v, scales = self.w / m + self.w / n, (10, 100, 1000, 10000)
-        f_z, f_x, f_y = self.ln_f(z, self.w / (m + n)), self.ln_f(x, self.w / m), self.ln_f(y, self.w / n)
+        f_z, f_x, f_y = self.ln_seen(z, m + n), self.ln_seen(x, m), self.ln_seen(y, n)
+        f_q = self.ln_f_q(z, m + n)
+        clean = [
+            w + ln_student(delta, math.exp(u) * v, self.nu) + f
+            for w, u, f in zip(self.ln_omega(), SCATTER, f_q, strict=True)
+        ]
         eps_m, eps_n = 1 - (1 - self.eps / 4) ** m, 1 - (1 - self.eps / 4) ** n
         sigma_m, sigma_n = 1 - (1 - self.sigma / 2) ** m, 1 - (1 - self.sigma / 2) ** n
-        h1 = [torch.log(1 - eps_m - eps_n - self.eps / 2 - sigma_m - sigma_n) + self.ln_g(delta, v) + f_z]
+        h1 = [torch.log(1 - eps_m - eps_n - self.eps / 2 - sigma_m - sigma_n) + ln_sum(clean)]
         for s in scales:
-            h1.append(torch.log(self.eps / 8) + ln_student(delta, s * v, self.nu) + f_z)
+            h1.append(torch.log(self.eps / 8) + ln_student(delta, s * v, self.nu) + f_q[-1])
             h1.append(torch.log(eps_m / 4) + ln_student(delta, v + 2 * (s - 1) * self.w / m**2, self.nu) + f_y)
             h1.append(torch.log(eps_n / 4) + ln_student(delta, v + 2 * (s - 1) * self.w / n**2, self.nu) + f_x)
         together = 1 / m + 1 / n

@@ -25,6 +25,7 @@ from lindley.experiment.crossfit import held_out_llrs
 from lindley.experiment.fitting import Progress, fit_root, integrate, silent
 from lindley.experiment.names import ModelName
 from lindley.llrs import Floats, LLRs
+from lindley.models.flow import Flow
 from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import PairModel, score
@@ -102,7 +103,9 @@ class Gaussianising:
         return self._transform(values)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_transform": None}
+        """A flow is plain arrays and goes along, as another machine might train it to other last bits; others are fitted anew."""
+        kept = self._transform if isinstance(self._transform, Flow) else None
+        return {**self.__dict__, "_transform": kept}
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,7 +156,11 @@ class SavedRun:
 
     def parts(self, row: str, split: int) -> tuple[Part, Part, Part]:
         """Train, validate and test as the model sees them."""
-        return gaussianised(self.splits[split], self.spec(row).gaussianiser, split_seed(self.experiment, split))
+        return self._parts(self.spec(row).gaussianiser, split)
+
+    @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
+    def _parts(self, gaussianiser: str | None, split: int) -> tuple[Part, Part, Part]:
+        return gaussianised(self.splits[split], gaussianiser, split_seed(self.experiment, split))
 
     @cached_property
     def _units(self) -> list[Unit]:

@@ -7,9 +7,9 @@ likelihood of whole sources under the model that comes after it,
 
 c_ik being the n_i − 1 orthonormal contrasts of the source's replicates. This is the two-level normal model, V = B + W/n, where
 all sources have n instances; where they do not, V is the covariance of source means all the same. Given f, the best μ, V and W
-are moments of the u, so that what is left is to descend in f alone. Instances of one source are not independent: as a sample of
-single instances they would make f bend the law of sources into a normal one without regard to what that does to replicates.
-Here f pays for a scatter of replicates that differs from place to place.
+are moments of the u, drawn to uncorrelated features a little, so that what is left is to descend in f alone. Instances of one
+source are not independent: as a sample of single instances they would make f bend the law of sources into a normal one without
+regard to what that does to replicates. Here f pays for a scatter of replicates that differs from place to place.
 
 f is triangular (Knothe and Rosenblatt): feature k goes through a monotone spline whose shape depends on the features before it,
 
@@ -23,7 +23,7 @@ monotone and one-to-one.
 The start is the identity, exactly, and a normal prior with its mode there keeps f smooth: with b the shapes of the splines and
 w how they depend on the network's units, f pays Σ b²/2s_b² + Σ w²/2s_w² besides. How many steps to descend is seen on a
 quarter of the sources, held out of the fit; then the flow of all sources makes as many. Where no step is better than none, f
-is the identity, and LRs behind it are those of the model without it.
+is the identity, and a classical model gives the LRs that it gives without a flow.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BINS, SLOPE = 5, 0.1
 """Pieces of a spline; the slope at its knots is between SLOPE and 1/SLOPE."""
 HIDDEN = 32
 """Units of the network that shapes the splines, at least."""
-SHAPE_SD, DEPENDENCE_SD = 1.0, 0.05
+SHAPE_SD, DEPENDENCE_SD = 1.0, 0.03
 """s_b and s_w, of the prior: few sources can tell how one feature looks, and only many how it depends on others."""
 RATE = 0.01
 """Of the descent, by Adam: how far a number moves in a step, at most."""
@@ -66,7 +66,7 @@ MIN_GROUPS = 8
 SMALLEST = 1e-6
 """Of a variance, the total being one: replicates may agree to the last digit."""
 WORTH = 3
-"""Sources per feature, and contrasts per feature, that the covariances of the start count for."""
+"""Sources per feature, and contrasts per feature, that uncorrelated features count for in the fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +101,11 @@ class Law:
     within: Tensor  # W (feature, feature)
 
     @classmethod
-    def fit(cls, values: Tensor, rows: Replicates, start: Law) -> Law:
-        """Moments of instances, with ``start`` worth WORTH sources, and as many contrasts, for every feature."""
+    def fit(cls, values: Tensor, rows: Replicates, start: Law, worth: float) -> Law:
+        """Moments of instances, with ``start`` counting for so many sources, and for as many contrasts."""
         means, rest = rows.apart(values)
         mean = means.mean(0)
-        around, worth = means - mean, WORTH * values.shape[1]
+        around = means - mean
         contrasts = len(values) - len(means)
         return cls(
             mean,
@@ -229,13 +229,18 @@ def _moments(values: Floats, rows: Replicates) -> tuple[Floats, Floats]:
 
 
 def _best_number_of_steps(splines: nn.Module, x: Tensor, source: NDArray[Any], held_out: Tensor) -> int:
-    """After how many steps with the other sources the held-out ones are likeliest."""
+    """After how many steps with the other sources the held-out ones are likeliest.
+
+    They are judged by moments as they are, as a model has them: a law drawn to uncorrelated features would like to see them
+    bent towards that.
+    """
     fitted, unseen = Replicates.of(source[~held_out.numpy()]), Replicates.of(source[held_out.numpy()])
+    start = Law.of_features(x[~held_out], fitted)
     best, at = -math.inf, 0
-    for step, law in enumerate(_descend(splines, x[~held_out], fitted, STEPS)):
+    for step, seen in enumerate(_descend(splines, x[~held_out], fitted, STEPS)):
         with torch.no_grad():
             u, ln_det = _bend(splines, x[held_out])
-            ln_density = float(law.ln_density(u, unseen).sum() + ln_det.sum())
+            ln_density = float(Law.fit(seen, fitted, start, 1).ln_density(u, unseen).sum() + ln_det.sum())
         if ln_density > best:
             best, at = ln_density, step
         elif step - at >= PATIENCE:
@@ -243,15 +248,15 @@ def _best_number_of_steps(splines: nn.Module, x: Tensor, source: NDArray[Any], h
     return at
 
 
-def _descend(splines: nn.Module, x: Tensor, rows: Replicates, steps: int) -> Iterator[Law]:
-    """Fit the splines in place: before every step, the law of what they make of the instances."""
-    start = Law.of_features(x, rows)
+def _descend(splines: nn.Module, x: Tensor, rows: Replicates, steps: int) -> Iterator[Tensor]:
+    """Fit the splines in place: before every step, what they make of the instances."""
+    start, worth = Law.of_features(x, rows), WORTH * x.shape[1]
     optimiser = torch.optim.Adam(splines.parameters(), lr=RATE)
     for _ in range(steps):
         u, ln_det = _bend(splines, x)
-        law = Law.fit(u.detach(), rows, start)
-        yield law
+        yield u.detach()
         # The law is at its own maximum, so that it need not be differentiated.
+        law = Law.fit(u.detach(), rows, start, worth)
         loss = (_prior(splines) - law.ln_density(u, rows).sum() - ln_det.sum()) / len(rows.count)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -61,9 +61,15 @@ class Differences:
         along_x, along_y = ((t * var_within.rsqrt()) @ directions.mT for t in (x, y))
         return cls(x, y, along_x, along_y, var_within[:, 0])
 
-    def rows(self, start: int, stop: int) -> Differences:
-        """The pairs of some of the traces."""
-        return replace(self, x=self.x[:, start:stop], along_x=self.along_x[:, start:stop])
+    def block(self, traces: slice, refs: slice) -> Differences:
+        """Of all pairs, those of some traces and some refs."""
+        return replace(
+            self,
+            x=self.x[:, traces],
+            y=self.y[:, :, refs],
+            along_x=self.along_x[:, traces],
+            along_y=self.along_y[:, :, refs],
+        )
 
     def squares(self) -> Iterator[Tensor]:
         """δ² of one axis after the other, each (run, …)."""

@@ -28,7 +28,7 @@ from torch import Tensor
 
 __all__ = ["BATCH_SCALES", "CONTAMINATION_SCALES", "LN_SCATTER", "ln_scatter_weights", "ln_student"]
 
-LN_SCATTER = tuple(-2.0 + 0.6875 * q for q in range(9))
+LN_SCATTER = tuple(-1.4 + 1.1 * q for q in range(5))
 """ln τ_q."""
 CONTAMINATION_SCALES = (10.0, 100.0, 1000.0, 10_000.0)
 """s."""

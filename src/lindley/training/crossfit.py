@@ -28,6 +28,7 @@ from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.models.spikes import Differences
 from lindley.models.stabilise import Stabiliser, fit_stabiliser
+from lindley.models.tails import LN_SCATTER
 from lindley.training.kernel_sum import ln_population
 from lindley.training.scalars import START, assemble
 
@@ -212,9 +213,11 @@ def ln_parts_held_out(folds: HeldOut, model: Robust) -> tuple[Tensor, Tensor]:
     Densities on the axes; gradients reach the scalars alone.
     """
     x, y = _gather(folds.instances, folds.trace), _gather(folds.instances, folds.ref)
-    ln_f = ln_population(model.population, folds.instances, model.var_within)
+    ln_f = model.tails.ln_seen(
+        [ln_population(model.population, folds.instances, math.exp(u) * model.var_within) for u in LN_SCATTER]
+    )
     ln_p = model.tails.ln_single(folds.instances, model.directions, ln_f, model.var_within, model.population.var, 1)
-    ln_fz = ln_population(model.population, (x + y) / 2, model.var_within / 2)
+    ln_fz = [ln_population(model.population, (x + y) / 2, math.exp(u) * model.var_within / 2) for u in LN_SCATTER]
     return model.tails.ln_pair(
         Differences.of_given(x, y, model.directions, model.var_within),
         model.directions,
