@@ -94,6 +94,12 @@ def batch_csv(batch: Batch) -> str:
     return text.getvalue()
 
 
+def _replicates(number: int) -> str:
+    return (
+        f"{number} bootstrap replicates tell how sure it is" if number else "without replicates, no LR has an interval"
+    )
+
+
 def describe_training(trained: TrainedSystem) -> str:
     """What was trained on what, and what its validation says of it."""
     about, system = trained.about, trained.system
@@ -101,7 +107,7 @@ def describe_training(trained: TrainedSystem) -> str:
     lower, upper = system.bounds
     paragraphs = [
         f"{system.name}, trained on {data['rows']:,} measurements of {data['sources']:,} sources in {len(system.features)} "
-        f"features; {about['bootstrap']} bootstrap replicates tell how sure it is.",
+        f"features; {_replicates(about['bootstrap'])}.",
         f"Validation, by {validation['how']}: Cllr {_figure(validation, 'cllr')} (0 is perfect, 1 says nothing), of which "
         f"{_figure(validation, 'cllr_min')} for want of discrimination and {_figure(validation, 'cllr_cal')} for want of "
         f"calibration. Of {validation['pairs_same']:,} same-source pairs {_share(validation, 'misleading_same')} had an LR "

@@ -103,7 +103,7 @@ class Gaussianising:
         return self._transform(values)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A flow is plain arrays and goes along, as another machine might train it to other last bits; others are fitted anew."""
+        """A flow is plain arrays and goes along: another machine might train it to other last bits. Others are fitted anew."""
         kept = self._transform if isinstance(self._transform, Flow) else None
         return {**self.__dict__, "_transform": kept}
 

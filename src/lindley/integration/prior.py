@@ -27,14 +27,15 @@ What to know about it, each held by a test:
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import betaln, digamma
-from threadpoolctl import ThreadpoolController
 
 from lindley.errors import LindleyError
 
@@ -103,7 +104,7 @@ def _maximise(ssq: Floats, freedom: Floats, rate: float, start: float) -> tuple[
         alpha = start + 0.5 * (tries - 1)
         beta = float(np.mean(ssq / freedom)) / max(alpha - 1, 0.1)
         # L-BFGS-B hands its 2 × 2 matrices to BLAS, whose threads cost 40 times the fit on cores that are busy.
-        with _blas().limit(limits=1, user_api="blas"):
+        with _one_thread():
             found = minimize(
                 negative_ln_likelihood,
                 np.log([alpha, beta]),
@@ -118,9 +119,19 @@ def _maximise(ssq: Floats, freedom: Floats, rate: float, start: float) -> tuple[
     raise LindleyError(f"the law of the within variance could not be fitted in {MOST_TRIES} tries")
 
 
+def _one_thread() -> AbstractContextManager[Any]:
+    """Linear algebra on one thread; where nobody can tell it so, a lean machine with torch and SciPy alone, as it is."""
+    controller = _blas()
+    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+
+
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> Any:
     """Finding the libraries takes a millisecond or two: once is enough."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ModuleNotFoundError:
+        return None
     return ThreadpoolController()
 
 
