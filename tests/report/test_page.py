@@ -154,6 +154,15 @@ def test_the_headline_names_the_best_model_the_benchmarks_and_the_floor(report: 
     assert "one split" in headline(alone)[0]
 
 
+def test_a_score_does_not_claim_similarity_over_typicality(report: Report) -> None:
+    row = replace(report.summary.rows[0], is_score=True)
+    alone = replace(report, summary=replace(report.summary, rows=(row,), oracle=None), best=row.name)
+    assert not row.keeps_reading
+    assert "similarity over typicality" not in " ".join(headline(alone))
+    scored = replace(report, summary=replace(report.summary, rows=(row, *report.summary.rows[1:])))
+    assert "a trained score, without densities" in render(scored, NO_PICTURES)
+
+
 def test_a_model_without_training_and_a_report_without_kinds(report: Report) -> None:
     classical = tuple(m for m in report.models if m.loss is None)
     rows = tuple(row for row in report.summary.rows if row.family == "benchmark")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lindley.data.table import Table
-from lindley.experiment.names import INTEGRATIONS, NEURAL, ModelName
+from lindley.experiment.names import INTEGRATIONS, NEURAL, NPLDA, ModelName
 from lindley.experiment.results import ModelResult, two_sem
 from lindley.models.classical import Moments
 from lindley.models.shrinkage import ShrinkageWarning
@@ -110,7 +110,7 @@ def build_report(run: SavedRun) -> Report:
         models=tuple(figures),
         data=data,
         findings=(*run.content["data"]["findings"], *notes),
-        best=min(summary.rows, key=lambda row: (row.calibrated, row.validate)).name,
+        best=min(summary.rows, key=lambda row: (not row.keeps_reading, row.calibrated, row.validate)).name,
     )
 
 
@@ -132,6 +132,7 @@ def summary_figure(run: SavedRun) -> SummaryFigure:
                 test_median=median(result.test_cllr),
                 test_min=fmean(result.test_cllr_min),
                 per_split=tuple(result.test_cllr),
+                is_score=spec.root.base == NPLDA,
             )
         )
     true = run.oracle_cllr

@@ -39,7 +39,7 @@ class SummaryRow:
     name: str  # as in results.json
     label: str  # in words, short enough for an axis: "sources, N=2, varying"
     family: Literal["single", "double", "benchmark"]  # squares, circles, bands
-    calibrated: bool  # post-hoc, so no longer similarity over typicality
+    calibrated: bool  # post-hoc
     validate: float
     validate_error: float  # 2 s.e.m.; 0 with one split
     test: float
@@ -47,6 +47,12 @@ class SummaryRow:
     test_median: float
     test_min: float  # mean Cllr_min
     per_split: tuple[float, ...]  # test Cllr
+    is_score: bool = False  # trained as a score, without densities
+
+    @property
+    def keeps_reading(self) -> bool:
+        """Whether its LR is similarity over typicality."""
+        return not (self.calibrated or self.is_score)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def headline(report: Report) -> tuple[str, ...]:
         return ()
     splits = report.summary.splits
     over = f"on average over {splits} splits (± 2 standard errors)" if splits > 1 else "on the one split of this run"
-    kept = "" if best.calibrated else " of the models that keep similarity over typicality"
+    kept = " of the models that keep similarity over typicality" if best.keeps_reading else ""
     said = [f"Chosen by validation, the best{kept} is “{labels[best.name]}”: its test Cllr is {_value(best)} {over}."]
     raw = [row for row in rows if row.family == "benchmark" and not row.calibrated and row.name != best.name]
     if raw and best.family != "benchmark":
