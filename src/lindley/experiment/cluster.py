@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import platform
+import socket
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 from lindley.data.table import Table
 from lindley.errors import LindleyError
@@ -98,6 +100,7 @@ def _listing(numbers: dict[str, str]) -> str:
 def _client(distributed: Any, address: str | None, workers: int | None, n_units: int) -> Any:
     if address is not None:
         try:
+            _require_listener(address)
             return distributed.Client(address, timeout="10s")
         except (OSError, ValueError, TimeoutError) as error:
             raise LindleyError(
@@ -110,6 +113,16 @@ def _client(distributed: Any, address: str | None, workers: int | None, n_units:
         n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
     )
     return _Closing(distributed.Client(cluster), cluster)
+
+
+def _require_listener(address: str) -> None:
+    """Knock first: a client that finds nobody can leave its event loop half started, and the next one fails for it."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme in ("tcp", "tls"):
+        if not parts.hostname or parts.port is None:
+            raise ValueError("the address needs a host and a port")
+        with socket.create_connection((parts.hostname, parts.port), timeout=10):
+            pass
 
 
 class _Closing:
