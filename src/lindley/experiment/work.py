@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -32,6 +30,7 @@ from lindley.experiment.plan import ORACLE, Unit, folder_name, split_seed
 from lindley.llrs import Floats, LLRs
 from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
 from lindley.models.oracle import oracle
+from lindley.models.parallel import one_thread
 from lindley.models.two_level import TwoLevel, score
 from lindley.storage import Model, model_to_bytes
 from lindley.training.history import History
@@ -74,7 +73,7 @@ def do_unit(
     rows = set(experiment.rows.values()) | {ORACLE}
     files: dict[str, bytes] = {}
     models: dict[str, Any] = {}
-    with _one_thread():
+    with one_thread(), threadpool_limits(1):
         started = time.perf_counter()
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]
         seeds = _seeds(unit, experiment)
@@ -113,17 +112,6 @@ def gaussianised(split: Split, kind: str | None, seed: int) -> Parts:
     )
     train_part, validate, test = (part.with_values(transform(part.values)) for part in split.parts)
     return train_part, validate, test
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _root(

@@ -31,7 +31,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -42,6 +41,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lindley.errors import LindleyError
+from lindley.models.parallel import one_thread
 
 __all__ = ["Flow", "Law", "Replicates", "fit_flow"]
 
@@ -153,14 +153,14 @@ class Flow:
 
     def with_ln_det(self, values: Floats) -> tuple[Floats, Floats]:
         """Values (rows, feature), transformed, and ln |det| of the derivative of the transform at each, (rows,)."""
-        with torch.inference_mode(), _one_thread():
+        with torch.inference_mode(), one_thread():
             u, ln_det = _bend(self._splines(), self._standardised(values))
         return u.numpy(), ln_det.numpy() - np.log(self.scale).sum()
 
     def inverse(self, values: Floats) -> Floats:
         """The values that the transform sends to these, (rows, feature)."""
         u = torch.from_numpy(np.asarray(values, dtype=np.float64))
-        with torch.inference_mode(), _one_thread():
+        with torch.inference_mode(), one_thread():
             inside = u.clamp(-BOX, BOX)
             x = self._splines()().inv(inside) + (u - inside)
         result: Floats = x.numpy() * self.scale + self.centre
@@ -196,7 +196,7 @@ def fit_flow(values: Floats, source: NDArray[Any], *, group: NDArray[Any] | None
     rows = Replicates.of(source)
     centre, scale = _moments(values, rows)
     x = torch.from_numpy((values - centre) / scale)
-    with _one_thread():
+    with one_thread():
         splines = _identity(values.shape[1], seed)
         steps = _best_number_of_steps(splines, x, source, torch.from_numpy(held_out))
         splines = _identity(values.shape[1], seed)
@@ -315,14 +315,3 @@ def _zuko() -> Any:
             "a flow in front of a model needs zuko, which is not installed: pip install 'lindley[flows]'"
         ) from error
     return zuko
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums in one order: the last bits do not depend on how many cores there are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

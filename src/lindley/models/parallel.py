@@ -6,16 +6,28 @@ do they wait there for one another: scoring was seen to take a hundred times as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["side_by_side"]
+__all__ = ["one_thread", "side_by_side"]
 
 T = TypeVar("T")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch on one thread, for the time being."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def side_by_side(function: Callable[[T], Tensor], arguments: Sequence[T]) -> list[Tensor]:

@@ -52,6 +52,8 @@ __all__ = ["Robust", "Tails"]
 
 BLOCK = 1 << 18
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
+OUTER = 512
+"""Traces, and refs, whose kernels are summed over at a time."""
 MOST = 0.9
 """Share of sets of instances that are contaminated, at most, by however many instances there are."""
 
@@ -260,25 +262,34 @@ class Robust:
         differences = Differences.of_all(x, y, self.directions, self.var_within)
         edge = max(1, math.isqrt(BLOCK // self.directions.shape[1]))
 
-        def row_of_blocks(i: slice) -> Tensor:
-            blocks = []
-            for j in _slices(y.shape[1], edge):
-                ln_fz = self._at_means(x[:, i], y[:, j], n_trace, n_ref)
-                (ln_fx, ln_px), (ln_fy, ln_py) = (t[:, i, None] for t in at_x), (t[:, None, j] for t in at_y)
-                ln_f, ln_p = (ln_fz, ln_fx, ln_fy), (ln_px, ln_py)
-                h1, h2 = self._ln_pair(differences.block(i, j), n_trace, n_ref, ln_f, ln_p)
-                blocks.append(result(h1, h2, ln_py))
-            return torch.cat(blocks, 2)
+        def outer(rows: slice, columns: slice) -> Tensor:
+            # Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is not.
+            ln_fz = self._at_means(x[:, rows], y[:, columns], n_trace, n_ref)
+            within = differences.block(rows, columns)
+            (ln_fx, ln_px), (ln_fy, ln_py) = (t[:, rows, None] for t in at_x), (t[:, None, columns] for t in at_y)
 
-        return torch.cat(side_by_side(row_of_blocks, _slices(x.shape[1], edge)), 1)
+            def inner(i: slice) -> Tensor:
+                blocks = []
+                for j in _slices(ln_fy.shape[2], edge):
+                    ln_f = [t[:, i, j] for t in ln_fz], ln_fx[:, i], ln_fy[:, :, j]
+                    ln_p = ln_px[:, i], ln_py[:, :, j]
+                    h1, h2 = self._ln_pair(within.block(i, j), n_trace, n_ref, ln_f, ln_p)
+                    blocks.append(result(h1, h2, ln_p[1]))
+                return torch.cat(blocks, 2)
+
+            return torch.cat(side_by_side(inner, _slices(ln_fx.shape[1], edge)), 1)
+
+        columns = _slices(y.shape[1], OUTER)
+        return torch.cat([torch.cat([outer(i, j) for j in columns], 2) for i in _slices(x.shape[1], OUTER)], 1)
 
     def _at_means(self, x: Tensor, y: Tensor, n_trace: int, n_ref: int) -> list[Tensor]:
         """ln f_q(z) of all pairs for every scatter, (run, traces, refs) each."""
         number = n_trace + n_ref
-        return [
-            self.population.ln_density_between(x, y, n_trace / number, math.exp(u) * self.var_within / number)
-            for u in LN_SCATTER
-        ]
+
+        def at(u: float) -> Tensor:
+            return self.population.ln_density_between(x, y, n_trace / number, math.exp(u) * self.var_within / number)
+
+        return side_by_side(at, LN_SCATTER)
 
     def _at(self, points: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """ln f and ln p at means of ``number`` instances (run, points, axis), (run, points) each."""

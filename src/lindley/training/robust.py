@@ -25,6 +25,7 @@ from torch import Tensor
 
 from lindley.data.splits import Part
 from lindley.errors import LindleyError
+from lindley.models.parallel import one_thread
 from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.training.crossfit import HeldOut, held_out, ln_parts_held_out, model_of
@@ -142,7 +143,8 @@ def _fit(
         mean = torch.zeros(len(which), dtype=each.dtype).index_add(0, row, each) / count[which]
         return mean - strength[which] * ln_prior(theta, centre)
 
-    theta = minimise(cost, start, steps=STEPS, progress=report)
+    with one_thread():
+        theta = minimise(cost, start, steps=STEPS, progress=report)
     with torch.no_grad():
         return theta, cost(theta, torch.arange(len(n_folds)))
 
