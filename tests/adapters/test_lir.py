@@ -6,7 +6,6 @@ Runs where LiR is installed, which needs Python 3.12 or newer: `make test-lir`.
 from __future__ import annotations
 
 import csv
-import importlib.util
 import os
 import pickle
 import re
@@ -20,6 +19,8 @@ import pytest
 pytest.importorskip("lir", reason="LiR is not installed (Python 3.12 or newer): make test-lir")
 
 import yaml
+from bench.beside_lir import measure
+from bench.plan import Plan
 from lir import registry
 from lir.algorithms.bayeserror import ELUBBounder, elub
 from lir.algorithms.devpav import devpav
@@ -528,14 +529,9 @@ def test_lirs_figures_are_those_of_lindley_run() -> None:
 
 
 def test_scoring_beside_lir() -> None:
-    spec = importlib.util.spec_from_file_location("beside_lir", ROOT / "bench" / "beside_lir.py")
-    assert spec is not None
-    assert spec.loader is not None
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
-    figures = bench.measure(bench.data(), rounds=3, lir_pairs=600)
-    assert figures["largest_difference"] < 1e-8
-    ratio = figures["ratio"]
+    figures = measure(Plan(lir_pairs=600))
+    assert figures["difference"] < 1e-8
+    ratio = {row["way"]: row["times_faster"] for row in figures["rows"]}
     assert ratio["lindley, matrix"] > 500
     assert ratio["lindley, given pairs"] > 500
     assert ratio["lindley, unrelated pairs"] > 3
