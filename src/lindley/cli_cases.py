@@ -56,15 +56,16 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="robust, tlm, tlm-kde, or a neural ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying "
-            "behind; +logistic, +kde, +elub … behind that calibrate it afterwards."
+            help="robust, tlm, tlm-kde, tlm-bayes, ht-plda, or a neural ntlm-{single,double}-{pairs,sources}-{n1,n2} with "
+            "-common or -varying behind; +logistic, +kde, +elub … behind that calibrate it afterwards."
         ),
     ] = DEFAULT_MODEL,
     replicates: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Bootstrap replicates, which give the interval. Default: 10; 100 of a classical model, 20 of a neural one.",
+            help="Bootstrap replicates, which give the interval. Default: 10; 100 of tlm and tlm-kde, 20 of ht-plda and of a "
+            "neural model.",
         ),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a neural model.")] = 2000,
