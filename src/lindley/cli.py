@@ -152,8 +152,8 @@ def run(
         typer.Option(
             help="Models, comma-separated: robust, tlm, tlm-kde, tlm-bayes, ht-plda, nplda, or the neural "
             "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind; each with +logistic, +kde, +pav, "
-            "+elub, +iv appended in order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one cross-fits "
-            "it. Example: tlm+logistic+elub"
+            "+elub, +iv appended in order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one "
+            "cross-fits it. Example: tlm+logistic+elub"
         ),
     ] = None,
     splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
