@@ -28,9 +28,9 @@ from lindley.experiment.fitting import fit_root, integrate, require_device
 from lindley.experiment.names import ModelName
 from lindley.experiment.plan import ORACLE, Unit, folder_name, split_seed
 from lindley.llrs import Floats, LLRs
+from lindley.models.blocks import one_thread
 from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
 from lindley.models.oracle import oracle
-from lindley.models.parallel import one_thread
 from lindley.models.two_level import TwoLevel, score
 from lindley.storage import Model, model_to_bytes
 from lindley.training.history import History

@@ -30,13 +30,14 @@ from lindley.data.splits import Part
 from lindley.integration.prior import InverseGamma, fit_inverse_gamma, sums_of_squares
 from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import LN_2PI, NormalBetween
+from lindley.models.blocks import at_a_time
 from lindley.models.two_level import TwoLevel
 
 __all__ = ["VaryingVariance", "integrate_varying", "quadrature_nodes", "sampled_nodes"]
 
 Floats = NDArray[np.float64]
 
-TERMS_AT_A_TIME = 1 << 18
+TERMS = 1 << 18
 """Exponents held at a time: 2 MiB, which a processor keeps close at hand."""
 
 
@@ -109,7 +110,7 @@ def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tens
     shape = spread[0].shape
     columns = [v.reshape(shape[0], -1) for v in spread]
     terms = torch.stack([*columns, torch.ones_like(columns[0])], -1)  # (run, pairs, k + 1)
-    block = max(1, TERMS_AT_A_TIME // (shape[0] * constant.shape[-1]))
+    block = max(1, at_a_time(TERMS, constant) // (shape[0] * constant.shape[-1]))
     exponents = -0.5 * torch.cat([*rates, constant], 1)  # (run, k + 1, node)
     return torch.cat([torch.logsumexp(some @ exponents, -1) for some in torch.split(terms, block, 1)], 1).reshape(shape)
 

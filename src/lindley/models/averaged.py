@@ -29,6 +29,7 @@ from torch import Tensor
 
 from lindley.models.axes import Scatter
 from lindley.models.between import LN_2PI, NormalBetween, ln_sum_of_products
+from lindley.models.blocks import at_a_time
 from lindley.models.robust import Robust
 from lindley.models.two_level import TwoLevel, map_tensors
 
@@ -211,7 +212,7 @@ class Averaged:
             x, y = one.project(trace[run : run + 1]), one.project(ref[run : run + 1])
             left, right = law.ln_joint_factors(x, y, one.var_within_trace / n_trace, one.var_within_ref / n_ref)
             left, right = _add_column(left, -2, rows[run].mT), _add_column(right, -1, told_y[run].mT)
-            block = max(1, TERMS // max(1, right.shape[0] * right.shape[1]))
+            block = max(1, at_a_time(TERMS, right) // max(1, right.shape[0] * right.shape[1]))
             runs.append(torch.cat([_ln_sum(some @ right.mT) for some in torch.split(left, block, 1)]))
         return torch.stack(runs)
 

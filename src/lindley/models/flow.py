@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lindley.errors import LindleyError
-from lindley.models.parallel import one_thread
+from lindley.models.blocks import one_thread
 
 __all__ = ["Flow", "Law", "Replicates", "fit_flow"]
 

@@ -50,6 +50,7 @@ from torch import Tensor
 
 from lindley.models.axes import Scatter
 from lindley.models.between import LN_2PI
+from lindley.models.blocks import at_a_time
 
 __all__ = ["HeavyTailed", "scale_lattice"]
 
@@ -197,8 +198,9 @@ def _sum_over_pairs(
 ) -> Tensor:
     """ln Σ_q exp(weight_q − shape · ln[rows_iq + columns_jq + Σ_axis (x_i − y_j)² apart_q]), (traces, refs), in blocks."""
     n_nodes = len(weight)
-    n_columns = max(1, min(len(y), TERMS // n_nodes))
-    n_rows = max(1, TERMS // (n_nodes * n_columns))
+    most = max(1, at_a_time(TERMS, x) // n_nodes)
+    n_columns = max(1, min(len(y), most))
+    n_rows = max(1, most // n_columns)
     done = []
     for some_x, some_rows in zip(torch.split(x, n_rows), torch.split(rows, n_rows), strict=True):
         blocks = []

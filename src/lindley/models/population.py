@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
+from lindley.models.blocks import at_a_time
 
 __all__ = ["BACKGROUND", "Population", "ln_background", "ln_mixture"]
 
@@ -41,7 +42,7 @@ class Population:
 
     def ln_density(self, points: Tensor, error: Tensor) -> Tensor:
         """ln f(points) with an error of variance ``error`` (run, 1, axis): (run, points)."""
-        block = max(1, TERMS // (self.centres.shape[0] * self.centres.shape[1]))
+        block = max(1, at_a_time(TERMS, points) // (self.centres.shape[0] * self.centres.shape[1]))
         return torch.cat([self._ln_density(p, error) for p in torch.split(points, block, dim=1)], 1)
 
     def _ln_density(self, points: Tensor, error: Tensor) -> Tensor:

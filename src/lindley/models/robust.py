@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.axes import Scatter
-from lindley.models.parallel import side_by_side
+from lindley.models.blocks import at_a_time, pieces, side_by_side
 from lindley.models.population import BACKGROUND, Population
 from lindley.models.spikes import Differences, ln_spiked, ln_spikes
 from lindley.models.stabilise import Stabiliser
@@ -52,8 +52,10 @@ __all__ = ["Robust", "Tails"]
 
 BLOCK = 1 << 18
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
-OUTER = 512
-"""Traces, and refs, whose kernels are summed over at a time."""
+OUTER = len(LN_SCATTER) << 18
+"""Pairs × scatters whose kernels are summed over at a time: 512 traces and 512 refs."""
+Result = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Of ln p(x, y | H1), ln p(x, y | H2) and ln p(y)."""
 MOST = 0.9
 """Share of sets of instances that are contaminated, at most, by however many instances there are."""
 
@@ -235,61 +237,13 @@ class Robust:
         )
         return both[..., 0], both[..., 1]
 
-    def _all_pairs(
-        self,
-        trace: Tensor,
-        ref: Tensor,
-        n_trace: int,
-        n_ref: int,
-        result: Callable[[Tensor, Tensor, Tensor], Tensor],
-    ) -> Tensor:
+    def _all_pairs(self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, result: Result) -> Tensor:
         runs = []
         for run in range(len(self.centre)):
             one = self.map(lambda t, run=run: t[run : run + 1])  # type: ignore[misc]
-            runs.append(one._all_of_run(trace[run : run + 1], ref[run : run + 1], n_trace, n_ref, result))
+            x, y = one.project(trace[run : run + 1]), one.project(ref[run : run + 1])
+            runs.append(_AllPairs(one, x, y, n_trace, n_ref)(result))
         return torch.cat(runs)
-
-    def _all_of_run(
-        self,
-        trace: Tensor,
-        ref: Tensor,
-        n_trace: int,
-        n_ref: int,
-        result: Callable[[Tensor, Tensor, Tensor], Tensor],
-    ) -> Tensor:
-        x, y = self.project(trace), self.project(ref)
-        at_x, at_y = self._at(x, n_trace), self._at(y, n_ref)
-        differences = Differences.of_all(x, y, self.directions, self.var_within)
-        edge = max(1, math.isqrt(BLOCK // self.directions.shape[1]))
-
-        def outer(rows: slice, columns: slice) -> Tensor:
-            # Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is not.
-            ln_fz = self._at_means(x[:, rows], y[:, columns], n_trace, n_ref)
-            within = differences.block(rows, columns)
-            (ln_fx, ln_px), (ln_fy, ln_py) = (t[:, rows, None] for t in at_x), (t[:, None, columns] for t in at_y)
-
-            def inner(i: slice) -> Tensor:
-                blocks = []
-                for j in _slices(ln_fy.shape[2], edge):
-                    ln_f = [t[:, i, j] for t in ln_fz], ln_fx[:, i], ln_fy[:, :, j]
-                    ln_p = ln_px[:, i], ln_py[:, :, j]
-                    h1, h2 = self._ln_pair(within.block(i, j), n_trace, n_ref, ln_f, ln_p)
-                    blocks.append(result(h1, h2, ln_p[1]))
-                return torch.cat(blocks, 2)
-
-            return torch.cat(side_by_side(inner, _slices(ln_fx.shape[1], edge)), 1)
-
-        columns = _slices(y.shape[1], OUTER)
-        return torch.cat([torch.cat([outer(i, j) for j in columns], 2) for i in _slices(x.shape[1], OUTER)], 1)
-
-    def _at_means(self, x: Tensor, y: Tensor, n_trace: int, n_ref: int) -> list[Tensor]:
-        """ln f_q(z) of all pairs for every scatter, (run, traces, refs) each."""
-        number = n_trace + n_ref
-
-        def at(u: float) -> Tensor:
-            return self.population.ln_density_between(x, y, n_trace / number, math.exp(u) * self.var_within / number)
-
-        return side_by_side(at, LN_SCATTER)
 
     def _at(self, points: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """ln f and ln p at means of ``number`` instances (run, points, axis), (run, points) each."""
@@ -348,9 +302,58 @@ class Robust:
             )
 
 
-def _slices(n: int, size: int) -> list[slice]:
-    """0 … n − 1 in pieces; one empty piece of nothing."""
-    return [slice(start, start + size) for start in range(0, max(n, 1), size)]
+class _AllPairs:
+    """All pairs of x (1, traces, axis) and y (1, refs, axis), on the axes of a model of one run.
+
+    Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is done in small ones.
+    """
+
+    def __init__(self, model: Robust, x: Tensor, y: Tensor, n_trace: int, n_ref: int) -> None:
+        self.model, self.x, self.y, self.n_trace, self.n_ref = model, x, y, n_trace, n_ref
+        self.at_x, self.at_y = model._at(x, n_trace), model._at(y, n_ref)
+        self.differences = Differences.of_all(x, y, model.directions, model.var_within)
+        self.edge = math.isqrt(at_a_time(BLOCK, x) // model.directions.shape[1])
+        self.outer_edge = math.isqrt(at_a_time(OUTER, x) // len(LN_SCATTER))
+
+    def __call__(self, result: Result) -> Tensor:
+        """(1, traces, refs, …)."""
+        columns = pieces(self.y.shape[1], self.outer_edge)
+        return torch.cat(
+            [
+                torch.cat([self._outer(i, j, result) for j in columns], 2)
+                for i in pieces(self.x.shape[1], self.outer_edge)
+            ],
+            1,
+        )
+
+    def _outer(self, rows: slice, columns: slice, result: Result) -> Tensor:
+        ln_fz = self._at_means(self.x[:, rows], self.y[:, columns])
+        differences = self.differences.block(rows, columns)
+        ln_fx, ln_px = (t[:, rows, None] for t in self.at_x)
+        ln_fy, ln_py = (t[:, None, columns] for t in self.at_y)
+
+        def inner(tile: tuple[slice, slice]) -> Tensor:
+            i, j = tile
+            ln_f = [t[:, i, j] for t in ln_fz], ln_fx[:, i], ln_fy[:, :, j]
+            ln_p = ln_px[:, i], ln_py[:, :, j]
+            h1, h2 = self.model._ln_pair(differences.block(i, j), self.n_trace, self.n_ref, ln_f, ln_p)
+            return result(h1, h2, ln_p[1])
+
+        across = pieces(ln_fy.shape[2], self.edge)
+        down = pieces(ln_fx.shape[1], self.edge)
+        tiles = side_by_side(inner, [(i, j) for i in down for j in across], self.x)
+        n = len(across)
+        return torch.cat([torch.cat(tiles[i * n : (i + 1) * n], 2) for i in range(len(down))], 1)
+
+    def _at_means(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """ln f_q(z) of all pairs for every scatter, (1, traces, refs) each."""
+        number, of = self.n_trace + self.n_ref, self.model
+
+        def at(u: float) -> Tensor:
+            error = math.exp(u) * of.var_within / number
+            return of.population.ln_density_between(x, y, self.n_trace / number, error)
+
+        return side_by_side(at, LN_SCATTER, x)
 
 
 def _ln_sum(terms: list[Tensor]) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from lindley.data.splits import Part
 from lindley.errors import LindleyError
-from lindley.models.parallel import one_thread
+from lindley.models.blocks import one_thread
 from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.training.crossfit import HeldOut, held_out, ln_parts_held_out, model_of
