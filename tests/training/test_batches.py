@@ -7,9 +7,14 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lindley.data.splits import Part
+from lindley.evaluation.metrics import cllr
+from lindley.llrs import LN10, LLRs
 from lindley.training.batches import Evaluation, PairBatches, SourceBatches, n_batches
+from lindley.training.program import _to
 from tests.models.test_classical import sources
 
 F64 = torch.float64
@@ -25,7 +30,7 @@ def epoch_of(batches: PairBatches, epoch: int, run: int = 0) -> tuple[Pairs, Pai
     at = torch.tensor([epoch])
     for b in range(len(batches.rows)):
         row, column = (batches.sources.take(at, p[b])[run].tolist() for p in (batches.rows, batches.columns))
-        weight, sign = batches.take(at, b)[2][run], batches.sign[b][run]
+        weight, sign = batches.take(at, b)[2][run], batches.sign[b][0]
         kinds: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
         for i, j in weight.nonzero().tolist():
             kinds[int(sign[i, j] > 0)].append((row[i], column[j]))
@@ -111,13 +116,39 @@ def test_source_batches_hold_all_instances() -> None:
         np.testing.assert_array_equal(ours, part.values[part.source == source])
 
 
-def test_evaluation_weights_padding_by_nothing() -> None:
-    parts: list[Part] = [sources(1, 20, 2, 2), sources(2, 13, 2, 2)]
-    evaluation = Evaluation.of(parts, F64, 30, [0, 1])
-    for run, n in enumerate((20, 13)):
-        weight, sign = evaluation.weight[run], evaluation.sign[run]
-        assert int((weight > 0).sum()) == n * n
-        assert weight[n:].sum() == weight[:, n:].sum() == 0
-        assert (sign[:n, :n].diagonal() == -1).all()
-        assert weight.sum().item() == pytest.approx(1 / np.log(2))
-        assert evaluation.some_weight[run].sum().item() == pytest.approx(1 / np.log(2))
+def test_batches_that_are_alike_share_their_memory() -> None:
+    for n in (1051, 1052):
+        batches = PairBatches.of([sources(1, n, 2, 2)] * 3, 50, 1, [0, 1, 2], F64)
+        assert len({t.data_ptr() for t in batches.sign}) <= 2  # of 50 and of 51 sources
+        assert len({t.data_ptr() for t in batches.band}) <= 5  # of even n, those before, across and after the middle
+        assert len(batches.band) == 21
+
+
+@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 30), st.integers(0, 5))
+def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched: int, seed: int) -> None:
+    """Of runs of different sizes, with sources that have no ref: padding counts for nothing."""
+    parts: list[Part] = [sources(1, first, np.where(np.arange(first) == 1, 1, 2), 2), sources(2, second, 2, 2)]
+    evaluation = Evaluation.of(parts, F64, n_watched, [seed, 1])
+    n, m = evaluation.x.shape[1], evaluation.y.shape[1]
+    ln_lr = torch.from_numpy(np.random.default_rng(seed).normal(0, 30, (2, n, m)))
+    found = evaluation.cllr(ln_lr.clone())
+    for run, part in enumerate(parts):
+        is_same = part.trace.source[:, None] == part.ref.source
+        own = ln_lr[run, : len(part.trace.source), : len(part.ref.source)].numpy()
+        expected = cllr(LLRs(own[is_same] / LN10, own[~is_same] / LN10))
+        assert found[run].item() == pytest.approx(expected, rel=1e-8)  # torch's softplus(x) is x above 20
+
+        weight, sign = evaluation.watched_weight[run], evaluation.watched_sign[run]
+        row, column = evaluation.watched[run] // m, evaluation.watched[run] % m
+        used = weight > 0
+        assert len({*zip(row[used].tolist(), column[used].tolist(), strict=True)}) == int(used.sum())
+        np.testing.assert_array_equal(sign[used] < 0, is_same[row[used], column[used]])
+        assert int((sign[used] > 0).sum()) == min(n_watched, int((~is_same).sum()))
+        assert weight[sign < 0].sum().item() == pytest.approx(0.5 / np.log(2))
+
+
+def test_what_is_shared_stays_shared_on_another_device() -> None:
+    one, two = torch.zeros(2), torch.zeros(2)
+    there = _to([one, two, (one,)], torch.device("meta"))
+    assert there[0] is there[2][0]
+    assert there[0] is not there[1]

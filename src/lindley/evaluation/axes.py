@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from lindley.data.pairs import choose_pairs
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.llrs import LN10, Floats, LLRs
 
@@ -178,7 +179,7 @@ def analyse_axes(
         raise ValueError(f"there is no run {at} in a model of {runs} runs")
     one = model.map(lambda t: t[at : at + 1].double())
     trace, ref = part.trace, part.ref
-    i_same, j_same, i_different, j_different = _pairs(trace, ref, most_different, seed)
+    i_same, j_same, i_different, j_different = choose_pairs(trace, ref, most_different, seed)
     with torch.inference_mode():
         same = _llr_pairs(one, trace, ref, i_same, j_same)
         different = _llr_pairs(one, trace, ref, i_different, j_different)
@@ -189,24 +190,6 @@ def analyse_axes(
     z_h1 = (x[i_same] - y[j_same]) / np.sqrt(d[i_same] + e[j_same])
     z_h2 = (x - mean) / np.sqrt(d + var)
     return AxisAnalysis(same, different, z_h1, z_h2)
-
-
-def _pairs(trace: Side, ref: Side, most_different: int | None, seed: int) -> tuple[Index, Index, Index, Index]:
-    """Items of the same-source pairs (traces, refs) and of the different-source pairs (traces, refs).
-
-    Numbering pairs row by row, the k-th different-source pair is found without a list of all pairs: it comes after
-    those same-source pairs s_m (m = 0, 1, …) for which s_m − m ≤ k.
-    """
-    n_ref = len(ref.source)
-    _, i_same, j_same = np.intersect1d(trace.source, ref.source, return_indices=True)
-    same = np.sort(i_same * n_ref + j_same)
-    n_different = len(trace.source) * n_ref - len(same)
-    if most_different is None or most_different >= n_different:
-        k = np.arange(n_different)
-    else:
-        k = np.sort(np.random.default_rng(seed).choice(n_different, most_different, replace=False))
-    flat = k + np.searchsorted(same - np.arange(len(same)), k, side="right")
-    return same // n_ref, same % n_ref, flat // n_ref, flat % n_ref
 
 
 def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> Floats:

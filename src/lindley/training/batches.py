@@ -17,7 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import softplus
 
+from lindley.data.pairs import choose_pairs
 from lindley.data.splits import Part
 
 __all__ = ["Evaluation", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
@@ -87,38 +89,54 @@ def _padded(values: Sequence[NDArray[np.float64]], dtype: torch.dtype) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All pairs of a part of every run, weighted such that Σ w softplus(s · ln LR) is its Cllr."""
+    """All pairs of a part of every run: which are same-source, and what each kind weighs, without a list of them."""
 
     x: Tensor  # traces (run, n, feature), their first instance
     y: Tensor  # refs (run, m, feature), their first instance
-    sign: Tensor  # −1 for a same-source pair, +1 for a different-source pair (run, n, m)
-    weight: Tensor  # (run, n, m)
-    some: Tensor  # flat indices of the pairs on which axes are watched (run, pairs)
-    some_weight: Tensor  # (run, pairs)
+    there_x: Tensor  # 1, or 0 for padding (run, n)
+    there_y: Tensor  # (run, m)
+    same: Tensor  # flat indices of the same-source pairs (run, same); padding repeats one of them
+    weight_same: Tensor  # of each (run, same); 0 for padding
+    weight_different: Tensor  # of each of the others (run,)
+    watched: Tensor  # flat indices of the pairs on which axes are watched (run, pairs)
+    watched_sign: Tensor  # −1 for a same-source pair, +1 for a different-source pair (run, pairs)
+    watched_weight: Tensor  # (run, pairs); 0 for padding
 
     @classmethod
     def of(cls, parts: Sequence[Part], dtype: torch.dtype, n_watched: int, seeds: Sequence[int]) -> Evaluation:
         """The pairs of the parts; ``n_watched`` different-source pairs per run are watched axis by axis."""
         x, y = (_padded([_first(p, s) for p in parts], dtype) for s in ("trace", "ref"))
-        n, m = x.shape[1], y.shape[1]
-        sign, weight = np.ones((len(parts), n, m)), np.zeros((len(parts), n, m))
-        some, some_weight = [], []
-        for run, (part, seed) in enumerate(zip(parts, seeds, strict=True)):
-            same = part.trace.source[:, None] == part.ref.source[None, :]
-            i, j = np.nonzero(same)
-            k, l = np.nonzero(~same)
-            sign[run][: same.shape[0], : same.shape[1]] = np.where(same, -1.0, 1.0)
-            weight[run][i, j], weight[run][k, l] = 0.5 / LN2 / len(i), 0.5 / LN2 / len(k)
-            pick = np.random.default_rng((seed, 1)).random(len(k)).argsort(kind="stable")[:n_watched]
-            some.append(np.r_[i * m + j, k[pick] * m + l[pick]])
-            some_weight.append(
-                np.r_[np.full(len(i), 0.5 / LN2 / len(i)), np.full(len(pick), 0.5 / LN2 / max(1, len(pick)))]
-            )
-        indices = _padded([s.astype(np.float64) for s in some], torch.float64).long()
+        m = y.shape[1]
+        same, weight_same, weight_different, watched, sign, weight = [], [], [], [], [], []
+        for part, seed in zip(parts, seeds, strict=True):
+            i, j, k, l = choose_pairs(part.trace, part.ref, n_watched, (seed, 1))
+            n_different = len(part.trace.source) * len(part.ref.source) - len(i)
+            each = np.full(len(i), 0.5 / LN2 / max(1, len(i)))
+            same.append(i * m + j)
+            weight_same.append(each)
+            weight_different.append(0.5 / LN2 / max(1, n_different))
+            watched.append(np.r_[i * m + j, k * m + l])
+            sign.append(np.r_[np.full(len(i), -1.0), np.ones(len(k))])
+            weight.append(np.r_[each, np.full(len(k), 0.5 / LN2 / max(1, len(k)))])
+        most = max(map(len, same))
+        same = [np.pad(s, (0, most - len(s)), mode="edge") for s in same]
         return cls(
-            x, y, torch.from_numpy(sign).to(dtype), torch.from_numpy(weight).to(dtype),
-            indices, _padded(some_weight, dtype),
+            x, y,
+            _padded([np.ones(len(p.trace.source)) for p in parts], dtype),
+            _padded([np.ones(len(p.ref.source)) for p in parts], dtype),
+            torch.from_numpy(np.stack(same)), _padded(weight_same, dtype),
+            torch.tensor(weight_different, dtype=dtype),
+            _padded([w.astype(np.float64) for w in watched], torch.float64).long(),
+            _padded(sign, dtype), _padded(weight, dtype),
         )  # fmt: skip
+
+    def cllr(self, ln_lr: Tensor) -> Tensor:
+        """Cllr of every run (run,) from the ln LRs of all pairs (run, n, m), which are written over."""
+        flat = ln_lr.flatten(1)
+        of_same = (self.weight_same * softplus(-flat.gather(1, self.same))).sum(1)
+        cost = softplus(flat.scatter_(1, self.same, -torch.inf)).view_as(ln_lr)
+        of_different = (self.there_x[:, None] @ cost @ self.there_y[..., None])[:, 0, 0]
+        return of_same + self.weight_different * of_different
 
 
 def _first(part: Part, side: str) -> NDArray[np.float64]:
@@ -127,6 +145,11 @@ def _first(part: Part, side: str) -> NDArray[np.float64]:
     _, first = np.unique(items.item, return_index=True)
     result: NDArray[np.float64] = items.values[first]
     return result
+
+
+def _one_of(known: list[Tensor], tensor: Tensor) -> Tensor:
+    """The one of the ``known`` that equals a tensor, or else itself: batches that are alike share their memory."""
+    return next((k for k in reversed(known) if torch.equal(k, tensor)), tensor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +170,8 @@ class PairBatches:
     sources: Shuffle
     rows: list[Tensor]  # per batch: positions of the traces (run, size)
     columns: list[Tensor]  # per batch: positions of the refs (run, size + h)
-    sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (run, size, size + h)
-    band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h)
+    sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (1, size, size + h)
+    band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h); few of them differ
 
     @classmethod
     def of(cls, parts: Sequence[Part], size: int, epochs: int, seeds: Sequence[int], dtype: torch.dtype) -> PairBatches:
@@ -164,7 +187,9 @@ class PairBatches:
         shuffle = Shuffle.draw([np.arange(k, dtype=np.int64) for k in n], epochs, generators)
         slots = _slots(n, n_batches(min(n), size))
         reach = max(k // 2 for k in n)
-        rows, columns, sign, band = [], [], [], []
+        rows, columns = [], []
+        sign: list[Tensor] = []
+        band: list[Tensor] = []
         circle = torch.tensor([[float(k)] for k in n], dtype=torch.float64)
         for positions, there in slots:
             ahead = torch.arange(positions.shape[1] + reach, dtype=torch.float64)
@@ -175,8 +200,8 @@ class PairBatches:
             meets = (step >= 0) & ((2 * step < full) | facing) & there[..., None]
             rows.append(positions)
             columns.append(column)
-            sign.append(torch.where(step == 0, -1.0, 1.0).expand_as(meets).to(dtype).clone())
-            band.append(meets.to(dtype))
+            sign.append(_one_of(sign, torch.where(step == 0, -1.0, 1.0).to(dtype)[None]))
+            band.append(_one_of(band, meets.to(dtype)))
         return cls(x, y, has_ref, shuffle, rows, columns, sign, band)
 
     def take(self, epoch: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:

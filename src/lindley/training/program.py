@@ -203,16 +203,15 @@ class Program:
         """Write the losses of this epoch, and keep the parameters of the runs that have improved."""
         v, model = self.evaluation, self.net()
         x, y = self.embed(v.x), self.embed(v.y)
-        cllr = (v.weight * softplus(v.sign * model.ln_lr(x, y))).sum((1, 2))
+        cllr = v.cllr(model.ln_lr(x, y))
         self.losses.index_copy_(0, self.epoch, torch.stack([train_loss, cllr])[None])
         if self.axes is not None:
             width = x.shape[-1]
-            row, column = v.some // v.y.shape[1], v.some % v.y.shape[1]
+            row, column = v.watched // v.y.shape[1], v.watched % v.y.shape[1]
             trace = x.gather(1, row[..., None].expand(-1, -1, width))
             ref = y.gather(1, column[..., None].expand(-1, -1, width))
-            sign = v.sign.flatten(1).gather(1, v.some)
-            cost = softplus(sign[..., None] * model.ln_lr_pairs(trace, ref))
-            self.axes.index_copy_(0, self.epoch, (v.some_weight[..., None] * cost).sum(1)[None])
+            cost = softplus(v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref))
+            self.axes.index_copy_(0, self.epoch, (v.watched_weight[..., None] * cost).sum(1)[None])
         better = cllr < self.best_cllr
         self.best_cllr.copy_(torch.where(better, cllr, self.best_cllr))
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
@@ -221,12 +220,13 @@ class Program:
         self.epoch += 1
 
 
-def _to(value: Any, device: torch.device) -> Any:
-    """A dataclass of tensors, lists of tensors and shuffles, on a device."""
+def _to(value: Any, device: torch.device, there: dict[int, Tensor] | None = None) -> Any:
+    """A dataclass of tensors, lists of tensors and shuffles, on a device; a tensor that is shared stays shared."""
+    there = {} if there is None else there
     if isinstance(value, Tensor):
-        return value.to(device)
+        return there.setdefault(id(value), value.to(device))
     if isinstance(value, list | tuple):
-        return type(value)(_to(v, device) for v in value)
+        return type(value)(_to(v, device, there) for v in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _to(getattr(value, f.name), device) for f in fields(value)})
+        return replace(value, **{f.name: _to(getattr(value, f.name), device, there) for f in fields(value)})
     return value
