@@ -249,8 +249,9 @@ def test_finite_at_extremes(alpha: float, within: float, distance: float) -> Non
         assert torch.isfinite(ln_lr).all()
 
 
-def test_many_axes_and_runs_of_unequal_nodes() -> None:
-    """200 axes; run by run the same as alone, although runs share one table of nodes."""
+@pytest.mark.parametrize("terms", [1, 1000, 1 << 18])
+def test_many_axes_and_runs_of_unequal_nodes(terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 axes; run by run the same as alone, although runs share one table of nodes, and however few rows at a time."""
     rng = np.random.default_rng(3)
     within, between = np.exp(rng.normal(size=200)), np.exp(rng.normal(size=200)) * 10
     parts = [two_replicates(rng, 30, within, between, shape) for shape in (2.5, 50.0)]
@@ -258,7 +259,9 @@ def test_many_axes_and_runs_of_unequal_nodes() -> None:
     two = one.map(lambda t: t.repeat(2, 1, 1))
     together = integrate_varying(two, parts)
     x = torch.from_numpy(rng.normal(size=(1, 4, 200)))
-    ln_lr = together.ln_lr(x.repeat(2, 1, 1), x.repeat(2, 1, 1), 2, 3)
+    with monkeypatch.context() as few:
+        few.setattr("lindley.integration.varying.TERMS", terms)
+        ln_lr = together.ln_lr(x.repeat(2, 1, 1), x.repeat(2, 1, 1), 2, 3)
     assert torch.isfinite(ln_lr).all()
     for run, part in enumerate(parts):
         torch.testing.assert_close(ln_lr[run], integrate_varying(one, [part]).ln_lr(x, x, 2, 3)[0])

@@ -104,6 +104,23 @@ def test_underflow_is_redone_exactly() -> None:
     torch.testing.assert_close(fast, dense_ln_lr("kernel", p), rtol=1e-9, atol=1e-6)
 
 
+@pytest.mark.parametrize("terms", [1, 40, 100])
+@pytest.mark.parametrize("far", [1.0, 60.0])
+def test_few_kernels_at_a_time_change_nothing(terms: int, far: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where terms underflow."""
+    p = draw(11, 2, 6, 5, 9, 3)
+    p |= {"x": p["x"] * far, "y": p["y"] * far, "centres": p["centres"] * far, "var": p["var"] / far**2}
+    between = law("kernel", p)
+    arguments = p["x"], p["y"], p["d"], p["e"]
+    with torch.no_grad():
+        whole = [between.ln_lr(*arguments), between.ln_marginal(p["x"], p["d"]), *between.ln_parts(*arguments)]
+        monkeypatch.setattr("lindley.models.between.TERMS", terms)
+        parts = [between.ln_lr(*arguments), between.ln_marginal(p["x"], p["d"]), *between.ln_parts(*arguments)]
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(parts[0], dense_ln_lr("kernel", p), rtol=1e-9, atol=1e-6)
+
+
 def test_padding_kernels_change_nothing() -> None:
     p = draw(2, 2, 4, 4, 6, 3)
     padded = p | {

@@ -30,7 +30,7 @@ from lindley.data.splits import Part
 from lindley.integration.prior import InverseGamma, fit_inverse_gamma, sums_of_squares
 from lindley.models.axes import AxisLaw, Scatter
 from lindley.models.between import LN_2PI, NormalBetween
-from lindley.models.blocks import at_a_time
+from lindley.models.blocks import at_a_time, pieces
 from lindley.models.two_level import TwoLevel
 
 __all__ = ["VaryingVariance", "integrate_varying", "quadrature_nodes", "sampled_nodes"]
@@ -105,14 +105,20 @@ class _Scattered:
 
 
 def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tensor:
-    """ln Σ_q exp(−½ [Σ_k v_k r_kq + c_q]) of values v (run, i, j), rates r and constants c (run, 1, node), in blocks."""
-    spread = torch.broadcast_tensors(*values)  # type: ignore[no-untyped-call]
-    shape = spread[0].shape
-    columns = [v.reshape(shape[0], -1) for v in spread]
-    terms = torch.stack([*columns, torch.ones_like(columns[0])], -1)  # (run, pairs, k + 1)
-    block = max(1, at_a_time(TERMS, constant) // (shape[0] * constant.shape[-1]))
+    """ln Σ_q exp(−½ [Σ_k v_k r_kq + c_q]) of values v that broadcast to (run, i, j), a few rows at a time.
+
+    Rates r and constants c are (run, 1, node).
+    """
+    shape = [max(v.shape[k] for v in values) for k in range(3)]
     exponents = -0.5 * torch.cat([*rates, constant], 1)  # (run, k + 1, node)
-    return torch.cat([torch.logsumexp(some @ exponents, -1) for some in torch.split(terms, block, 1)], 1).reshape(shape)
+    rows = max(1, at_a_time(TERMS, constant) // max(1, shape[0] * shape[2] * constant.shape[-1]))
+    result = constant.new_empty(shape)
+    for some in pieces(shape[1], rows):
+        here = [v if v.shape[1] == 1 else v[:, some] for v in values]
+        here = [v.expand(shape[0], some.stop - some.start, shape[2]) for v in here]
+        terms = torch.stack([*here, torch.ones_like(here[0])], -1).flatten(1, 2)  # (run, pairs, k + 1)
+        result[:, some] = torch.logsumexp(terms @ exponents, -1).reshape(here[0].shape)
+    return result
 
 
 def quadrature_nodes(prior: InverseGamma) -> tuple[Floats, Floats]:

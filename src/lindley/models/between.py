@@ -11,6 +11,7 @@ at once. The two laws here do so by matrix products: memory is traces × refs, n
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.axes import AxisLaw, Scatter
+from lindley.models.blocks import at_a_time, pieces
 
 __all__ = ["LN_2PI", "Between", "KernelBetween", "NormalBetween", "coupled", "ln_sum_of_products"]
 
@@ -26,6 +28,8 @@ UNDERFLOW = 1e-280
 """A sum of products of exponentials below this may have lost terms; it is redone by an exact log-sum-exp."""
 TEMPERATURES = (1 / 16, 1 / 256)
 """Where a sum is bounded: the lower, the wider its range and the looser the bound."""
+TERMS = 1 << 22
+"""Items × kernels held at a time: 32 MiB."""
 TERMS_PER_REDO = 1 << 24
 """Terms of exact sums held at a time: 128 MiB."""
 
@@ -134,9 +138,9 @@ class KernelBetween:
                      + ln Σ_k w_k exp(A_xk + B_yk − ½ Σ μ_k² (d+e)/Δ)
         A_xk = Σ x μ_k e/Δ,  B_yk = Σ y μ_k d/Δ
 
-    so the sum over kernels is a product of two matrices of exponentials, each scaled by its row's maximum. No term
-    divides by b, so an axis without any between variance is fine. Where the product falls below `UNDERFLOW` the
-    terms it lost could matter, and those pairs are summed again by an exact log-sum-exp.
+    so the sum over kernels is a product of two matrices of exponentials, each scaled by its row's maximum, some kernels
+    at a time. No term divides by b, so an axis without any between variance is fine. Where the product falls below
+    `UNDERFLOW` the terms it lost could matter, and those pairs are summed again by an exact log-sum-exp.
     """
 
     uses_scatter: ClassVar[bool] = False
@@ -154,36 +158,33 @@ class KernelBetween:
     def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
         """ln Σ_k w_k N(x; μ_k, b + d)."""
         total = self.var + d
-        exponent = (x / total) @ self.centres.mT  # (run, traces, kernel)
-        exponent += (self.ln_weights - 0.5 * (self.centres**2 / total).sum(-1))[..., None, :]
         rows = -0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
-        return rows + torch.logsumexp(exponent, -1)
+        kernels = _Kernels(self.centres, self.ln_weights - 0.5 * (self.centres**2 / total).sum(-1))
+        return rows + kernels.ln_sum(x / total)
 
     def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
         """The formula of the class."""
-        pair, a, c = self._terms(x, y, d, e)
-        return pair + ln_sum_of_products(a, c)
+        pair, kernels, u, v = self._terms(x, y, d, e)
+        return pair + kernels.exact(*kernels.ln_product(u, v), u, v)
 
     def ln_joint_bounds(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of `ln_joint`, at the price of a product: equal where nothing underflowed.
 
         The lower bound is −inf where terms were lost; the upper one is `UNDERFLOW` times the largest exponentials.
         """
-        pair, a, c = self._terms(x, y, d, e)
-        ln_sum, lost = _ln_product(a, c)
+        pair, kernels, u, v = self._terms(x, y, d, e)
+        ln_sum, lost = kernels.ln_product(u, v)
         upper = pair + ln_sum
         return torch.where(lost, -torch.inf, upper), upper
 
-    def _terms(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """All but the sum (run, traces, refs), and A and B with half of the kernels' own exponent each."""
+    def _terms(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, _Kernels, Tensor, Tensor]:
+        """All but the sum (run, traces, refs), the kernels, and u and v with A_xk = u · μ_k and B_yk = v · μ_k."""
         b, mu = self.var, self.centres
         delta = b * d + b * e + d * e
         rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
-        kernel = self.ln_weights - 0.5 * ((d + e) / delta * mu**2).sum(-1)  # (run, kernel)
-        a = (x * (e / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
-        c = (y * (d / delta)) @ mu.mT + 0.5 * kernel[..., None, :]
-        return coupled(x * (b / delta), y, rows, columns), a, c
+        kernels = _Kernels(mu, self.ln_weights - 0.5 * ((d + e) / delta * mu**2).sum(-1))
+        return coupled(x * (b / delta), y, rows, columns), kernels, x * (e / delta), y * (d / delta)
 
     def ln_parts(
         self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
@@ -197,6 +198,64 @@ class KernelBetween:
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln p(x, y) − ln p(x) − ln p(y)."""
         return self.ln_joint(x, y, d, e) - self.ln_marginal(x, d)[..., :, None] - self.ln_marginal(y, e)[..., None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernels:
+    """Sums over kernels of exponentials that are linear in a point: w · μ_k + own_k.
+
+    With a gradient, all kernels and points are taken at once: it would keep them all anyway.
+    """
+
+    centres: Tensor  # μ_k (run, kernel, axis)
+    own: Tensor  # (run, kernel)
+
+    def ln_sum(self, points: Tensor) -> Tensor:
+        """ln Σ_k exp(w · μ_k + own_k) of points w (run, items, axis): (run, items)."""
+        some = _at_a_time(points, self.own.numel())
+        return torch.cat([torch.logsumexp(self._exponents(w, self.own), -1) for w in torch.split(points, some, 1)], 1)
+
+    def ln_product(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """ln Σ_k exp((u + v) · μ_k + own_k) of all pairs of u (run, traces, axis) and v, and where it underflowed."""
+        n_kernels = self.own.shape[1]
+        blocks = pieces(n_kernels, _at_a_time(u, len(u) * max(u.shape[1], v.shape[1])))
+        if len(blocks) == 1:
+            return _ln_product(*(self._exponents(w, 0.5 * self.own) for w in (u, v)))
+        top_u, top_v = (self._top(w, blocks) for w in (u, v))
+        total = torch.zeros(len(u), u.shape[1], v.shape[1], dtype=u.dtype, device=u.device)
+        for block in blocks:
+            a, c = (self._exponents(w, 0.5 * self.own, block).sub_(top).exp_() for w, top in ((u, top_u), (v, top_v)))
+            total.baddbmm_(a, c.mT)
+        return _ln_scaled(total, top_u, top_v)
+
+    def exact(self, ln_sum: Tensor, lost: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        """``ln_sum`` (run, traces, refs) with the sums that were ``lost`` once more, term by term."""
+        if not bool(lost.any()):
+            return ln_sum
+        n_pairs = max(1, TERMS_PER_REDO // self.own.shape[1])
+        runs = []
+        for run in range(len(u)):
+            i, j = lost[run].nonzero(as_tuple=True)
+            one = _Kernels(self.centres[run : run + 1], self.own[run : run + 1])
+            redone = [
+                torch.logsumexp(one._exponents((u[run, some_i] + v[run, some_j])[None], one.own)[0], -1)
+                for some_i, some_j in zip(torch.split(i, n_pairs), torch.split(j, n_pairs), strict=True)
+            ]
+            runs.append(ln_sum[run].index_put((i, j), torch.cat(redone)) if redone else ln_sum[run])
+        return torch.stack(runs)
+
+    def _exponents(self, points: Tensor, own: Tensor, some: slice = slice(None)) -> Tensor:
+        """w · μ_k + own_k of some kernels (run, items, kernel)."""
+        return torch.baddbmm(own[:, None, some], points, self.centres[:, some].mT)
+
+    def _top(self, points: Tensor, blocks: list[slice]) -> Tensor:
+        """The largest exponent of every point (run, items, 1)."""
+        return torch.stack([self._exponents(points, 0.5 * self.own, b).amax(-1, keepdim=True) for b in blocks]).amax(0)
+
+
+def _at_a_time(where: Tensor, each: int) -> int:
+    """How many points, or kernels, of so many exponents each."""
+    return sys.maxsize if torch.is_grad_enabled() else max(1, at_a_time(TERMS, where) // max(1, each))
 
 
 def coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -231,7 +290,11 @@ def ln_sum_of_products(a: Tensor, c: Tensor, negligible: Tensor | None = None) -
 def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel), and where it underflowed."""
     a_max, c_max = a.amax(-1, keepdim=True).detach(), c.amax(-1, keepdim=True).detach()
-    total = torch.exp(a - a_max) @ torch.exp(c - c_max).mT
+    return _ln_scaled(torch.exp(a - a_max) @ torch.exp(c - c_max).mT, a_max, c_max)
+
+
+def _ln_scaled(total: Tensor, a_max: Tensor, c_max: Tensor) -> tuple[Tensor, Tensor]:
+    """ln of sums (run, traces, refs) that were scaled by their rows' and columns' maxima, and where they underflowed."""
     return total.clamp_min(UNDERFLOW).log() + a_max + c_max.mT, total < UNDERFLOW
 
 
