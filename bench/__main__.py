@@ -17,7 +17,7 @@ import torch
 
 from bench import beside_lir, growth, memory, scoring, tables, training
 from bench.machine import describe
-from bench.plan import FULL, QUICK, Plan
+from bench.plan import FULL, PATIENT, QUICK, Plan
 
 LAYOUT = 1
 SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
@@ -38,7 +38,8 @@ def main(given: list[str] | None = None) -> int:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     devices = [d for d in arguments.devices.split(",") if d == "cpu" or torch.cuda.is_available()]
-    plan = replace(QUICK if arguments.quick else FULL, devices=tuple(devices), threads=torch.get_num_threads())
+    plan = QUICK if arguments.quick else PATIENT if arguments.patient else FULL
+    plan = replace(plan, devices=tuple(devices), threads=torch.get_num_threads())
     if arguments.growth_seconds:
         plan = replace(plan, growth_seconds=arguments.growth_seconds)
     result: dict[str, Any] = {
@@ -96,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--growth-seconds", type=float, help=f"for all points of the growth; default: {FULL.growth_seconds:g}"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
+    sizes.add_argument("--patient", action="store_true", help="all points of the growth, however long they take")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     return parser
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from bench.machine import free_bytes
 from bench.plan import Plan
 from bench.scoring import score_part
 from bench.subjects import VARYING, fit, model_to_score, sources
@@ -28,10 +27,10 @@ from lindley.training.crossfit import FOLDS, MOST_KERNELS, MOST_SOURCES
 
 __all__ = ["measure"]
 
+LONG = 10.0
+"""Seconds of a round, as far as they can be told beforehand, from which one round is enough."""
 VALIDATED = 200
 """Validation sources of an epoch."""
-SHARE_OF_MEMORY = 0.5
-"""Of what is free: a point that needs more is left out."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,10 @@ def measure(plan: Plan) -> dict[str, Any]:
     in_order = list(_all_series(plan))
     found: dict[Series, dict[str, Any]] = {}
     for series in sorted(in_order, key=lambda s: (s.what == "fit" and s.model == "robust", s.device == "cpu")):
-        times = partial(_TIMES[series.what], plan, series)
+
+        def times(size: int, expected: float, series: Series = series) -> list[float]:
+            return _TIMES[series.what](plan, series, size, _least(plan, expected))
+
         refuse = partial(_refuse, plan, series, started)
         try:
             line = grow(_sizes(plan, series.along), times, refuse, partial(_work, series))
@@ -93,25 +95,25 @@ def _shape(plan: Plan, series: Series, size: int) -> tuple[int, int]:
     return (plan.sources_along_features, size) if series.along == "features" else (size, plan.features)
 
 
-def _fit_times(plan: Plan, series: Series, size: int) -> list[float]:
+def _fit_times(plan: Plan, series: Series, size: int, least: int) -> list[float]:
     part = sources(*_shape(plan, series, size), seed=0)
-    return rounds(lambda: fit(series.model, part), plan.rounds)
+    return rounds(lambda: fit(series.model, part), least)
 
 
-def _score_times(plan: Plan, series: Series, size: int) -> list[float]:
+def _score_times(plan: Plan, series: Series, size: int, least: int) -> list[float]:
     n, features = _shape(plan, series, size)
     model = model_to_score(series.model, sources(n, features, seed=0)).map(lambda t: t.to(series.device))
     block = sources(_block(plan, series), features, seed=1)
-    return rounds(lambda: score_part(model, block), plan.rounds)
+    return rounds(lambda: score_part(model, block), least)
 
 
-def _epoch_times(plan: Plan, series: Series, size: int) -> list[float]:
+def _epoch_times(plan: Plan, series: Series, size: int, least: int) -> list[float]:
     n, features = _shape(plan, series, size)
     part, validate = sources(n, features, seed=0), sources(VALIDATED, features, seed=1)
-    return epoch_seconds(series.model, part, validate, series.device, epochs=1 + max(3, plan.rounds))
+    return epoch_seconds(series.model, part, validate, series.device, epochs=1 + least)
 
 
-_TIMES: dict[str, Callable[[Plan, Series, int], list[float]]] = {
+_TIMES: dict[str, Callable[[Plan, Series, int, int], list[float]]] = {
     "fit": _fit_times,
     "score": _score_times,
     "epoch": _epoch_times,
@@ -131,6 +133,11 @@ def _work(series: Series, size: int) -> float:
     return float(min(size * (FOLDS - 1) / FOLDS, MOST_KERNELS) * min(size / FOLDS, MOST_SOURCES))
 
 
+def _least(plan: Plan, expected: float) -> int:
+    """Rounds of a point, one if it takes long."""
+    return plan.rounds if expected < LONG else 1
+
+
 def _refuse(plan: Plan, series: Series, started: float, size: int, expected: float) -> str | None:
     """Why a point is left out before it is begun, if it is."""
     n, _ = _shape(plan, series, size)
@@ -139,18 +146,8 @@ def _refuse(plan: Plan, series: Series, started: float, size: int, expected: flo
     limit = plan.fit_limit if series.what == "fit" else plan.limit
     if expected > limit:
         return f"a round would take some {expected:.0f} s, and {limit:g} s is the limit"
-    if time.perf_counter() - started + plan.rounds * expected > plan.growth_seconds:
-        return f"three rounds would take some {plan.rounds * expected:.0f} s, and the time for all points is up"
-    needed = 0.0
-    if series.what == "score" and series.model == "tlm-kde":
-        needed = (
-            6 * 8 * plan.block * n
-        )  # exponents of every item and kernel, their exponentials, and what is on the way
-    if series.what == "epoch" and series.model == "pairs":
-        needed = 5 * n**2  # the bands of all batches: 4 n² bytes
-    free = [f for f in map(free_bytes, {"cpu", series.device}) if f is not None]
-    if free and needed > SHARE_OF_MEMORY * min(free):
-        return f"it would need some {needed / 2**30:.0f} GiB of memory, more than half of what is free"
+    if time.perf_counter() - started + _least(plan, expected) * expected > plan.growth_seconds:
+        return "the time for all points is up"
     return None
 
 

@@ -13,7 +13,7 @@ import torch
 
 from lindley.version import __version__
 
-__all__ = ["describe", "free_bytes", "rss_bytes"]
+__all__ = ["describe", "rss_bytes"]
 
 
 def describe(threads: int) -> dict[str, Any]:
@@ -36,13 +36,6 @@ def describe(threads: int) -> dict[str, Any]:
         "scipy": scipy.__version__,
         "lindley": __version__,
     }
-
-
-def free_bytes(device: str) -> int | None:
-    """Memory that is free now; None where the system does not tell."""
-    if device == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
-    return _kib("/proc/meminfo", "MemAvailable")
 
 
 def rss_bytes(peak: bool = False) -> int | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["FULL", "QUICK", "Plan"]
+__all__ = ["FULL", "PATIENT", "QUICK", "Plan"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Plan:
 
 
 FULL = Plan()
+PATIENT = replace(FULL, limit=300.0, fit_limit=300.0, growth_seconds=3600.0)
+"""Nothing is left out for its time: half an hour on two cores."""
 QUICK = Plan(
     runs=2,
     table_sources=300,

@@ -53,7 +53,7 @@ def slope(times: Mapping[int, float]) -> float | None:
 
 def grow(
     sizes: Sequence[int],
-    times: Callable[[int], Sequence[float]],
+    times: Callable[[int, float], Sequence[float]],
     refuse: Callable[[int, float], str | None],
     work: Callable[[int], float] = float,
 ) -> dict[str, Any]:
@@ -61,16 +61,17 @@ def grow(
 
     Args:
         sizes: in increasing order.
-        times: the seconds of the rounds at a size.
+        times: the seconds of the rounds at a size, given what a round is expected to take.
         refuse: why a size is left out, given the seconds that a round is expected to take; None if it is not.
         work: what the time goes with, as far as is known beforehand, to foresee the next point.
     """
     points: list[dict[str, Any]] = []
     left_out = []
     for size in sizes:
-        why = refuse(size, _expected(points, size, work))
+        expected = _expected(points, size, work)
+        why = refuse(size, expected)
         if why is None:
-            points.append({"size": size, **summary(times(size))})
+            points.append({"size": size, **summary(times(size, expected))})
         else:
             left_out.append({"size": size, "why": why})
     return {"points": points, "left_out": left_out, "slope": slope({p["size"]: p["best"] for p in points})}
