@@ -38,8 +38,9 @@ bench: .venv/installed
 # LiR needs Python 3.12 or newer, and gets an environment of its own.
 PYTHON312 ?= python3.12
 
+test-lir: export OMP_NUM_THREADS = 1
 test-lir: .venv-lir/installed
-	.venv-lir/bin/python -m pytest tests/adapters
+	.venv-lir/bin/python -m pytest -n auto tests/adapters
 
 bench-lir: .venv-lir/installed
 	.venv-lir/bin/python -m bench --json results/bench-lir.json $(BENCH)
@@ -47,7 +48,7 @@ bench-lir: .venv-lir/installed
 .venv-lir/installed: pyproject.toml constraints.txt
 	@$(PYTHON312) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { echo "LiR needs Python 3.12 or newer: make PYTHON312=... test-lir"; exit 1; }
 	$(PYTHON312) -m venv .venv-lir
-	.venv-lir/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lir]' pytest hypothesis
+	.venv-lir/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lir]' pytest pytest-xdist hypothesis
 	@touch $@
 
 clean:

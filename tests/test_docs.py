@@ -32,7 +32,7 @@ from lindley.casework.criteria import load_criteria
 from lindley.data import simulated
 from lindley.data.export import export_csv
 from lindley.data.simulated import glass_population, simulate_table
-from lindley.experiment.config import load_experiment
+from lindley.experiment.load import load_experiment
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -196,7 +196,7 @@ def run(
     Finished parts are kept in the folder of results. A run that was broken off, by whatever, goes on where it was when the
     same command is given again, and ends with the same results.
     """
-    from lindley.experiment.config import load_experiment
+    from lindley.experiment.load import load_experiment
 
     reading = data_options(
         source_column, group_column, instance_column, include_columns, ignore_columns,

@@ -22,7 +22,7 @@ from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment import cluster
 from lindley.experiment.cluster import on_cluster
-from lindley.experiment.config import load_experiment
+from lindley.experiment.load import load_experiment
 from lindley.experiment.plan import make_units
 from lindley.experiment.runner import run_experiment
 from tests.experiment.conftest import make_experiment, make_table, without_seconds

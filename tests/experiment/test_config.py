@@ -15,9 +15,10 @@ from pydantic import ValidationError
 
 from lindley.data.splits import Protocol
 from lindley.errors import LindleyError
-from lindley.experiment.config import BUILT_IN, DataConfig, Experiment, ModelConfig, json_schema, load_experiment
+from lindley.experiment.config import DataConfig, Experiment, ModelConfig, json_schema
 from lindley.experiment.folder import resolved
 from lindley.experiment.lines import read_yaml
+from lindley.experiment.load import BUILT_IN, load_experiment
 from lindley.experiment.names import CALIBRATION_NAMES, INTEGRATIONS
 from lindley.models.orthonormal import ORTHONORMAL_KINDS
 

@@ -16,7 +16,7 @@ import yaml
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment import folder as folder_module
-from lindley.experiment.config import Experiment, load_experiment
+from lindley.experiment.config import Experiment
 from lindley.experiment.folder import (
     LEFT_BEHIND,
     default_folder,
@@ -26,6 +26,7 @@ from lindley.experiment.folder import (
     start_folder,
     write_unit,
 )
+from lindley.experiment.load import load_experiment
 from lindley.experiment.plan import make_units
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun

@@ -13,7 +13,8 @@ import pytest
 
 from lindley.data.splits import Protocol
 from lindley.experiment import plan
-from lindley.experiment.config import Experiment, load_experiment
+from lindley.experiment.config import Experiment
+from lindley.experiment.load import load_experiment
 from lindley.experiment.plan import LONGEST, ORACLE, code_digest, folder_name, make_units
 from lindley.experiment.work import model_file
 from tests.experiment.conftest import make_experiment

@@ -15,7 +15,8 @@ from lindley.data.splits import Protocol, make_splits
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
-from lindley.experiment.config import DataConfig, Experiment, TrainingConfig, load_experiment
+from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
+from lindley.experiment.load import load_experiment
 from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical

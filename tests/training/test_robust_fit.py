@@ -25,10 +25,11 @@ from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.models.stabilise import fit_stabiliser
 from lindley.models.two_level import PairModel, score
+from lindley.training import crossfit
 from lindley.training.crossfit import deal, held_out, ln_parts_held_out
 from lindley.training.kernel_sum import ln_kernel_sum, ln_population
 from lindley.training.quasi_newton import minimise
-from lindley.training.robust import fit_robust
+from lindley.training.robust import ALL_STEPS, fit_robust
 
 Floats = NDArray[np.float64]
 
@@ -111,8 +112,36 @@ def test_the_same_seed_gives_the_same_model_and_runs_do_not_disturb_one_another(
     alone = fit_robust(sides[1:], [6]).model
     trace = torch.from_numpy(splits[1].test.trace.mean)[None]
     torch.testing.assert_close(
-        together.map(lambda t: t[1:]).ln_lr(trace, trace), alone.ln_lr(trace, trace), rtol=1e-6, atol=1e-6
+        together.map(lambda t: t[1:]).ln_lr(trace, trace), alone.ln_lr(trace, trace), rtol=0, atol=0
     )
+    by_two = fit_robust(sides, [5, 6], threads=2).model
+    torch.testing.assert_close(by_two.tails.nu, together.tails.nu, rtol=0, atol=0)
+
+
+def test_progress_goes_up_and_an_interrupt_stops_all_runs() -> None:
+    splits = make_splits(draw(60, 3), Protocol(splits=3))
+    sides = [(s.train, s.validate) for s in splits]
+    steps: list[int] = []
+
+    def progress(step: int, cost: float) -> None:
+        steps.append(step)
+        assert 0 < cost < 2
+
+    fit_robust(sides, [0, 1, 2], progress, threads=1)
+    assert steps == sorted(steps)
+    assert 0 < steps[-1] <= ALL_STEPS
+
+    calls = []
+
+    def interrupt(step: int, cost: float) -> None:
+        calls.append(step)
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        fit_robust(sides, [0, 1, 2], interrupt, threads=2)
+    assert len(calls) <= 3
+    assert torch.get_num_threads() == before
 
 
 def test_units_of_features_and_order_of_rows_change_nothing() -> None:
@@ -175,10 +204,10 @@ def test_held_out_pairs_are_not_of_the_basis_and_their_weights_are_unbiased() ->
     splits = make_splits(draw(120, 3, noise=0.5), Protocol(splits=1))
     train = splits[0].train
     sources = Sources.of(train.values, train.source)
-    (folds, shrunk), n_folds = held_out([sources], [np.random.default_rng(0)], (0.02, 0.5))
+    folds, shrunk = held_out(sources, np.random.default_rng(0), (0.02, 0.5))
     torch.testing.assert_close((shrunk.trace, shrunk.ref, shrunk.weight), (folds.trace, folds.ref, folds.weight))
     assert (shrunk.instances - folds.instances).abs().max() > 1e-3  # the same pairs, on other axes
-    assert n_folds == [5]
+    assert len(folds.instances) == 5
     total = torch.where(folds.same, folds.weight, 0.0).sum(-1) * 2 * math.log(2)
     torch.testing.assert_close(total, torch.ones(5, dtype=torch.float64))
     different = torch.where(folds.same, 0.0, folds.weight).sum(-1) * 2 * math.log(2)
@@ -225,15 +254,28 @@ def test_population_of_the_fit_equals_that_of_the_model() -> None:
     torch.testing.assert_close(fast, model.population.ln_density(points, model.var_within), rtol=1e-6, atol=1e-6)
 
 
-def test_minimise_finds_each_minimum() -> None:
-    target = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 3.0]], dtype=torch.float64)
+@pytest.mark.parametrize("target", [(1.0, -2.0, 0.5), (0.0, 3.0, 3.0), (0.0, 0.0, 0.0)])
+def test_minimise_finds_the_minimum(target: tuple[float, ...]) -> None:
+    def cost(theta: torch.Tensor) -> torch.Tensor:
+        a = theta - torch.tensor(target)
+        return (a**2 * torch.tensor([1.0, 10.0, 0.1])).sum() + (a**4).sum() + 7
 
-    def cost(theta: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        a = theta - target[which]
-        return (a**2 * torch.tensor([1.0, 10.0, 0.1])).sum(-1) + (a**4).sum(-1)
+    found, value = minimise(cost, torch.zeros(3, dtype=torch.float64), steps=100, tolerance=1e-14)
+    torch.testing.assert_close(found, torch.tensor(target).double(), rtol=0, atol=1e-4)
+    assert value == pytest.approx(7)
 
-    found = minimise(cost, torch.zeros(2, 3, dtype=torch.float64), steps=100, tolerance=1e-14)
-    torch.testing.assert_close(found, target, rtol=0, atol=1e-4)
+
+def test_minimise_steps_back_from_where_the_cost_is_not_a_number() -> None:
+    tried: list[float] = []
+
+    def cost(theta: torch.Tensor) -> torch.Tensor:
+        tried.append(theta.item())
+        return (5 * theta - 0.1 * theta.log()).sum()
+
+    found, value = minimise(cost, torch.tensor([0.2]).double(), tolerance=1e-12)
+    assert min(tried) <= 0
+    assert found.item() == pytest.approx(0.02, rel=1e-3)
+    assert value == pytest.approx(0.1 - 0.1 * math.log(0.02))
 
 
 def test_the_basis_is_not_turned_by_an_outlier() -> None:
@@ -277,10 +319,12 @@ def test_it_is_saved_and_loaded_as_plain_tensors(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.ln_lr(x, x), model.ln_lr(x, x), rtol=0, atol=0)
 
 
-def test_a_large_table_is_subsampled() -> None:
-    table = draw(3300, 2)
-    model, parts = fit(table)
-    assert model.population.centres.shape[1] == 2000
+def test_a_large_table_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (crossfit.MOST_KERNELS, crossfit.MOST_SOURCES) == (2000, 400)
+    monkeypatch.setattr(crossfit, "MOST_KERNELS", 150)
+    monkeypatch.setattr(crossfit, "MOST_SOURCES", 30)
+    model, parts = fit(draw(330, 2))
+    assert model.population.centres.shape[1] == 150
     part = parts[0]
     llr = score(model, [part.trace[:50]], [part.ref[:50]])[0]
     assert np.isfinite(llr).all()

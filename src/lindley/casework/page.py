@@ -11,12 +11,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from platform import python_version
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from lindley.casework import drawings, figures
@@ -27,6 +25,7 @@ from lindley.data.export import write_atomically
 from lindley.experiment.names import BASES, CALIBRATION_NAMES, ModelName
 from lindley.experiment.plan import versions
 from lindley.report.palette import number, plain
+from lindley.report.templates import asset, template
 from lindley.version import __version__
 
 __all__ = ["render_case", "write_case"]
@@ -44,18 +43,13 @@ def write_case(case: Case, path: Path) -> None:
 def render_case(case: Case) -> str:
     """The page as text."""
     words, said = WORDS[case.language], case.explanation
-    script = _asset("case.js")
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lindley.casework", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"plain": plain, "number": number, "signed": _signed, "value": _value, "capital": _capital}
+    script = asset("lindley.casework", "case.js")
     scale = figures.scale_figure(case)
     shares = figures.share_rows(case)
-    return environment.get_template("case.html").render(
+    page = template(
+        "lindley.casework", "case.html", plain=plain, number=number, signed=_signed, value=_value, capital=_capital
+    )
+    return page.render(
         case=case,
         said=said,
         t=words,
@@ -80,7 +74,7 @@ def render_case(case: Case) -> str:
         versions={"lindley": __version__, "Python": python_version(), **versions()},
         version=__version__,
         pairs=_pairs(case),
-        style=Markup(_report_style() + _asset("case.css")),
+        style=Markup(asset("lindley.report", "style.css") + asset("lindley.casework", "case.css")),
         script=Markup(script),
         policy=_policy(script),
     )
@@ -236,14 +230,6 @@ def _capital(text: str) -> str:
 
 def _sentence(text: str) -> str:
     return f"{_capital(text)}."
-
-
-def _asset(name: str) -> str:
-    return files("lindley.casework").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
-
-
-def _report_style() -> str:
-    return files("lindley.report").joinpath("style.css").read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _policy(script: str) -> str:

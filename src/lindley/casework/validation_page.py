@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from importlib.resources import files
 
-import jinja2
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -25,6 +23,7 @@ from lindley.report.drawings import draw_calibration
 from lindley.report.figures import CalibrationFigure, CalibrationPanel
 from lindley.report.pairs import PairGrid
 from lindley.report.pictures import picture
+from lindley.report.templates import asset, template
 from lindley.report.thinning import histogram_limits, spread_ranks, thin_pav
 
 __all__ = ["draw_coherence", "draw_ece", "draw_pav", "draw_tippett", "render"]
@@ -43,16 +42,17 @@ VERDICTS = {
 
 def render(record: Record) -> str:
     """The page as text."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lindley.casework", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"plain": palette.plain, "count_of": grouped, "limit": limit, "shown": shown, "times": times}
     validation = record.validation
-    return environment.get_template("validation.html").render(
+    page = template(
+        "lindley.casework",
+        "validation.html",
+        plain=palette.plain,
+        count_of=grouped,
+        limit=limit,
+        shown=shown,
+        times=times,
+    )
+    return page.render(
         record=record,
         validation=validation,
         title=f"{record.system.name} on {record.table.name}",
@@ -64,18 +64,13 @@ def render(record: Record) -> str:
         failed=[line for line in validation.lines if line.outcome in ("fail", "not judged")],
         facts=record.facts(),
         figures=_figures(validation),
-        style=Markup(_style()),
+        style=Markup(asset("lindley.report", "style.css")),
         policy=POLICY,
     )
 
 
 def _groups(validation: Validation) -> list[tuple[str, list[Line]]]:
     return [(name, [line for line in validation.lines if line.characteristic == name]) for name in CHARACTERISTICS]
-
-
-def _style() -> str:
-    """The style sheet of the reports, shared, without what is for their scripts."""
-    return files("lindley.report").joinpath("style.css").read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _figures(validation: Validation) -> dict[str, Markup]:

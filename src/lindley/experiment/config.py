@@ -1,22 +1,17 @@
-"""An experiment: the data, the protocol, the models and the output, from a built-in name, a YAML file, or options."""
+"""An experiment: the data, the protocol, the models and the output. `lindley.experiment.load` reads it from a file."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from functools import cached_property
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
-    ValidationError,
     ValidatorFunctionWrapHandler,
     field_validator,
     model_serializer,
@@ -32,11 +27,9 @@ from lindley.data.summary import summarise
 from lindley.data.table import Table
 from lindley.data.transform import Transform
 from lindley.errors import LindleyError
-from lindley.experiment.lines import Lines, read_yaml
 from lindley.experiment.names import INTEGRATIONS, NEURAL, NPLDA, ROBUST, ModelName
 
 __all__ = [
-    "BUILT_IN",
     "DataConfig",
     "Experiment",
     "ModelConfig",
@@ -44,10 +37,7 @@ __all__ = [
     "OutputConfig",
     "TrainingConfig",
     "json_schema",
-    "load_experiment",
 ]
-
-BUILT_IN = ("demo", "paper")
 
 
 class _Section(BaseModel):
@@ -325,91 +315,3 @@ _PROTOCOL: dict[str, dict[str, Any]] = {
     "seed": {"minimum": 0, "description": "all splits come from it"},
 }
 """What the schema says of a protocol; `Protocol` itself knows no pydantic."""
-_SECTIONS = {
-    "data": "{data: glass.csv}",
-    "protocol": "{splits: 21}",
-    "training": "{epochs: 2000}",
-    "output": "{folder: results/glass}",
-}
-"""The parts of an experiment that hold names and values, with an example of each."""
-
-
-_PLAIN = {
-    "extra_forbidden": "there is no such setting here; 'lindley schema' lists all",
-    "unexpected_keyword_argument": "there is no such setting here; 'lindley schema' lists all",
-    "missing": "is missing",
-    "tuple_type": "must be a list, such as [A, B]",
-    "model_type": "must be a name, or names and values such as {model: tlm, label: benchmark}",
-}
-"""Messages of pydantic's that speak of Python, in other words."""
-
-
-def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | None = None) -> Experiment:
-    """A built-in experiment, or one from a YAML file, with some of its values replaced.
-
-    ``overrides`` holds values for the sections (``data``, ``protocol``, ``training``, ``output``) and, under
-    ``experiment``, for the top level. A new ``data`` entry starts afresh: the columns of another table would not fit. What
-    does not read is told with its line.
-    """
-    content, lines = _read(name_or_path)
-    overrides = overrides or {}
-    if "data" in overrides.get("data", {}):
-        content["data"] = {}
-    if isinstance(content.get("data"), str):
-        content["data"] = {"data": content["data"]}
-    for section, example in _SECTIONS.items():
-        given = {} if content.get(section) is None else content[section]
-        if not isinstance(given, dict):
-            raise LindleyError(
-                f"the experiment '{name_or_path}' does not read: {lines.at((section,))}{section} must hold names and "
-                f"values, such as {section}: {example}, and not {given!r}"
-            )
-        content[section] = {**given, **overrides.get(section, {})}
-    content |= overrides.get("experiment", {})
-    replaced: set[tuple[str, ...]] = {(section, key) for section in _SECTIONS for key in overrides.get(section, {})}
-    replaced |= {(key,) for key in overrides.get("experiment", {})}
-    try:
-        return Experiment.model_validate(content)
-    except ValidationError as error:
-        problems = []
-        for problem in error.errors():
-            message = _PLAIN.get(problem["type"], problem["msg"].removeprefix("Value error, "))
-            place = problem["loc"]
-            if place == ("protocol",):  # the message names the value that is wrong
-                named = [f.name for f in fields(Protocol) if f.name in message and f.name in content["protocol"]]
-                place += tuple(named[:1])
-            line = "" if any(place[: len(path)] == path for path in replaced) else lines.at(place)
-            problems.append(f"  {line}{'.'.join(map(str, place)) or 'experiment'}: {message}")
-        raise LindleyError(f"the experiment '{name_or_path}' does not read:\n" + "\n".join(problems)) from error
-
-
-def _read(name_or_path: str) -> tuple[dict[str, Any], Lines]:
-    if name_or_path in BUILT_IN:
-        text, name = files("lindley.experiment").joinpath(f"{name_or_path}.yaml").read_text("utf-8"), name_or_path
-    else:
-        path = Path(name_or_path)
-        if not path.is_file():
-            raise LindleyError(
-                f"there is no experiment '{name_or_path}': give a built-in one ({', '.join(BUILT_IN)}) or the path of "
-                "a YAML file"
-            )
-        text, name = _text(path), path.stem
-    try:
-        content, lines = read_yaml(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 40th of January is a ValueError
-        raise LindleyError(f"{name_or_path} is not YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise LindleyError(f"{name_or_path} must hold the keys data and models, such as data: glass.csv")
-    return {"name": name, **content}, lines
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        byte = f"byte {error.start} (0x{error.object[error.start]:02x})"
-        raise LindleyError(f"{path}: {byte} is not UTF-8 text. Save the file with encoding UTF-8.") from error
-    except OSError as error:
-        raise LindleyError(
-            f"{path} cannot be read ({error.strerror or error}). Check that you may read the file."
-        ) from error

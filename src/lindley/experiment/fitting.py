@@ -69,7 +69,7 @@ def fit_root(
     watched: int | None = None,
     features: Sequence[str] | None = None,
     progress: Progress = silent,
-    threads: int = 2,
+    threads: int | None = None,
 ) -> Fitted:
     """Fit or train what a name builds on, without its integration and calibration.
 
@@ -82,11 +82,12 @@ def fit_root(
         watched: pairs that a training's history follows; None for its default.
         features: names of the features, for pretraining on another table.
         progress: is told what is done.
-        threads: programs of a training that run side by side; they change no number.
+        threads: fits or trainings that run side by side, as many as torch may use unless given; they change no number.
     """
     root = name.root
+    threads = torch.get_num_threads() if threads is None else threads
     if root.base == ROBUST:
-        return _robust(root, learn, seeds, progress)
+        return _robust(root, learn, seeds, progress, threads)
     if root.base in CLASSICAL:
         fit = partial(_without_training, root.base)
         return Fitted(fit(learn, seeds, progress), again=lambda run: lambda part: fit([part], [seeds[run]], silent))
@@ -146,13 +147,13 @@ def _without_training(base: str, parts: Sequence[Part], seeds: Sequence[int], pr
     return fit_classical(parts, "kernel" if base == "tlm-kde" else "normal")
 
 
-def _robust(name: ModelName, parts: Sequence[Part], seeds: Sequence[int], progress: Progress) -> Fitted:
+def _robust(name: ModelName, parts: Sequence[Part], seeds: Sequence[int], progress: Progress, threads: int) -> Fitted:
     def steps(step: int, cost: float) -> None:
         progress(f"step {step} of {ALL_STEPS}, held-out cost {cost:.4f}", step / ALL_STEPS)
 
     other = dict(name.options).get("pretrain")
     centre = {} if other is None else {"centre": _scalars_of(str(other))}
-    fitted = fit_robust([[part] for part in parts], seeds, steps, **centre)
+    fitted = fit_robust([[part] for part in parts], seeds, steps, threads=threads, **centre)
     return Fitted(fitted.model, again=lambda run: lambda part: fitted.again([[part]], run))
 
 

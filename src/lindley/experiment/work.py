@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -62,7 +63,11 @@ class _Scored:
 
 
 def do_unit(
-    experiment: Experiment, table: Table, unit: Unit, report: Report = lambda detail, share: None, threads: int = 2
+    experiment: Experiment,
+    table: Table,
+    unit: Unit,
+    report: Report = lambda detail, share: None,
+    threads: int | None = None,
 ) -> Finished:
     """Every model of the unit on its splits.
 
@@ -70,6 +75,7 @@ def do_unit(
     stored, in float32, of the models that the experiment asks for; the figures are computed before they are rounded.
     """
     require_device(experiment.training)
+    threads = torch.get_num_threads() if threads is None else threads
     rows = set(experiment.rows.values()) | {ORACLE}
     files: dict[str, bytes] = {}
     models: dict[str, Any] = {}

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
+from threading import Event
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_a_time", "one_thread", "pieces", "side_by_side"]
+__all__ = ["at_a_time", "one_thread", "or_stop", "pieces", "side_by_side"]
 
 T = TypeVar("T")
 
@@ -70,3 +71,25 @@ def side_by_side(function: Callable[[T], Tensor], arguments: Sequence[T], where:
 
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return list(pool.map(alone, arguments))
+
+
+def or_stop(function: Callable[[int], T], number: int, threads: int, stop: Event) -> list[T]:
+    """``function`` of 0 … number − 1 on so many threads, each with one of torch's: for long work with gradients.
+
+    When one of them fails, or Ctrl-C comes, ``stop`` is set for the others to see.
+    """
+
+    def alone(at: int) -> T:
+        torch.set_num_threads(1)
+        return function(at)
+
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            try:
+                return list(pool.map(alone, range(number)))
+            except BaseException:
+                stop.set()
+                raise
+    finally:
+        torch.set_num_threads(before)

@@ -12,11 +12,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from lindley.data.export import write_atomically
@@ -26,6 +24,7 @@ from lindley.report.headline import headline
 from lindley.report.pictures import Picture, draw_pictures, save_figures
 from lindley.report.scatter import MOST_FEATURES
 from lindley.report.tables import covariance_table
+from lindley.report.templates import asset, template
 
 __all__ = ["render", "write_report"]
 
@@ -45,22 +44,19 @@ def write_report(report: Report, folder: Path) -> Path:
 def render(report: Report, pictures: Mapping[str, Picture] | None = None) -> str:
     """The page as text; ``pictures``: if they are drawn already."""
     drawn = draw_pictures(report, every_loss=False) if pictures is None else pictures
-    scripts = {"first": _asset("first.js"), "plotly": _plotly(), "page": _asset("page.js")}
+    scripts = {
+        "first": asset("lindley.report", "first.js"),
+        "plotly": _plotly(),
+        "page": asset("lindley.report", "page.js"),
+    }
     store = _Store()
     store.add("all", {"summary": screen.summary_figure(report.summary), **screen.kind_figures(report.kinds)})
     for at, model in enumerate(report.models):
         store.add(f"model-{at}", screen.model_figures(model))
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lindley.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": palette.number, "plain": palette.plain, "signed": _signed}
     rows = {row.name: row for row in report.summary.rows}
     shown_first = next((at for at, model in enumerate(report.models) if model.name == report.best), 0)
-    return environment.get_template("template.html").render(
+    page = template("lindley.report", "template.html", number=palette.number, plain=palette.plain, signed=_signed)
+    return page.render(
         report=report,
         headline=headline(report),
         rows=rows,
@@ -81,7 +77,7 @@ def render(report: Report, pictures: Mapping[str, Picture] | None = None) -> str
         most_features=MOST_FEATURES,
         image=lambda name: _image(drawn[name]) if name in drawn else None,
         still=lambda name, at: _image(drawn[name], smaller=True) if at == shown_first and name in drawn else None,
-        style=Markup(_asset("style.css")),
+        style=Markup(asset("lindley.report", "style.css")),
         scripts={name: Markup(text) for name, text in scripts.items()},
         policy=_policy(scripts.values()),
     )
@@ -158,10 +154,6 @@ def _policy(scripts: Any) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _asset(name: str) -> str:
-    return files("lindley.report").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _plotly() -> str:

@@ -51,7 +51,7 @@ UNIFORM_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Folds of runs, all as one batch: the first dimension is run × fold, run by run."""
+    """The folds of a run as one batch."""
 
     model: Robust  # basis and kernels of the other folds, start scalars
     instances: Tensor  # on the axes (fold, instance, axis)
@@ -108,33 +108,27 @@ def model_of(parts: Sequence[Sources], theta: Tensor, shrinkages: Sequence[float
     )
 
 
-def held_out(
-    runs: Sequence[Sources], rngs: Sequence[np.random.Generator], shrinkages: Sequence[float]
-) -> tuple[list[HeldOut], list[int]]:
-    """The folds of all runs, the same pairs with bases of every shrinkage, and how many folds each run has."""
-    others, own, n_folds = [], [], []
-    for sources, rng in zip(runs, rngs, strict=True):
-        used, fold = 0, deal(sources, rng)
-        for k in range(int(fold.max()) + 1):
-            inside = sources.take(np.flatnonzero(fold == k))
-            if len(inside) < 2 or (inside.count > 1).sum() < 1:
-                continue  # no pairs of both kinds
-            own.append(inside.take(_even(len(inside), MOST_SOURCES)))
-            others.append(sources.take(np.flatnonzero(fold != k)))
-            used += 1
-        if used < 2:
-            raise LindleyError(
-                f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
-                "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
-            )
-        n_folds.append(used)
+def held_out(sources: Sources, rng: np.random.Generator, shrinkages: Sequence[float]) -> list[HeldOut]:
+    """The folds of one run: the same pairs with bases of every shrinkage."""
+    others, own = [], []
+    fold = deal(sources, rng)
+    for k in range(int(fold.max()) + 1):
+        inside = sources.take(np.flatnonzero(fold == k))
+        if len(inside) < 2 or (inside.count > 1).sum() < 1:
+            continue  # no pairs of both kinds
+        own.append(inside.take(_even(len(inside), MOST_SOURCES)))
+        others.append(sources.take(np.flatnonzero(fold != k)))
+    if len(own) < 2:
+        raise LindleyError(
+            f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
+            "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
+        )
     models = [model_of(others, START.expand(len(own), -1), [shrinkage] * len(own)) for shrinkage in shrinkages]
-    run_of = [(len(run), rng) for run, rng, n in zip(runs, rngs, n_folds, strict=True) for _ in range(n)]
     drawn = []
-    for i, (sources, (n_sources, rng)) in enumerate(zip(own, run_of, strict=True)):
+    for i, inside in enumerate(own):
         one = models[0].map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
-        drawn.append(_draw(one, sources, n_sources, rng))
-    return [_stack(model, own, drawn) for model in models], n_folds
+        drawn.append(_draw(one, inside, len(sources), rng))
+    return [_stack(model, own, drawn) for model in models]
 
 
 def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Generator) -> tuple[Index, Floats]:

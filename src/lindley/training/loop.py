@@ -7,7 +7,7 @@ GPU one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from threading import Event
 
@@ -17,6 +17,7 @@ from torch import nn
 
 from lindley.data.splits import Part
 from lindley.errors import LindleyError
+from lindley.models.blocks import or_stop
 from lindley.models.parameters import Architecture, Parameters
 from lindley.models.two_level import TwoLevel
 from lindley.training.batches import n_batches
@@ -96,9 +97,6 @@ def train(
     stop = Event()
 
     def one(number: int) -> tuple[Parameters, History, StackedEncoder | None]:
-        if training.device == "cpu":
-            torch.set_num_threads(1)
-
         def report(epoch: int, cllr: float) -> None:
             if stop.is_set():
                 raise CancelledError
@@ -116,16 +114,7 @@ def train(
         )
         for runs in groups
     ]  # fmt: skip
-    before = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads if training.device == "cpu" else 1) as pool:
-            try:
-                results = list(pool.map(one, range(len(groups))))
-            except BaseException:  # Ctrl-C, or one program failed: the others need not go on to the end
-                stop.set()
-                raise
-    finally:
-        torch.set_num_threads(before)
+    results = or_stop(one, len(groups), threads if training.device == "cpu" else 1, stop)
     return _joined(results, [run for runs in groups for run in runs])
 
 

@@ -1,4 +1,4 @@
-"""BFGS for many small problems at once: one per run, all evaluated together, each with its own steps."""
+"""BFGS with a backtracking line search, for a cost of few parameters that is dear to evaluate."""
 
 from __future__ import annotations
 
@@ -15,73 +15,60 @@ ARMIJO, SHRINK, HALVINGS = 1e-4, 0.3, 6
 
 
 def minimise(
-    cost: Callable[[Tensor, Tensor], Tensor],
+    cost: Callable[[Tensor], Tensor],
     start: Tensor,
     *,
     steps: int = 40,
     tolerance: float = 3e-6,
-    progress: Callable[[int, Tensor], None] | None = None,
-) -> Tensor:
-    """The parameters (problem, k) at a minimum of every problem's cost.
+    progress: Callable[[int, float], None] | None = None,
+) -> tuple[Tensor, float]:
+    """The parameters (k,) at a minimum, and their cost.
 
     Args:
-        cost: of parameters (some problems, k), and of the numbers of these problems, to their costs (some problems,).
-        start: parameters (problem, k).
+        cost: of parameters, with a gradient.
+        start: parameters (k,).
         steps: at most.
-        tolerance: a problem is left alone once a step gains less than this.
-        progress: called with the step and the costs (problem,).
+        tolerance: a step that gains less than this is the last.
+        progress: called with the step and the cost.
     """
 
-    def evaluate(at: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(at: Tensor) -> tuple[float, Tensor]:
         at = at.detach().requires_grad_()
-        value = cost(at, which)
-        (gradient,) = torch.autograd.grad(value.sum(), at)
-        return value.detach(), gradient
+        value = cost(at)
+        (gradient,) = torch.autograd.grad(value, at)
+        return float(value.detach()), gradient
 
-    n, k = start.shape
-    identity = torch.eye(k, dtype=start.dtype)
-    theta, active = start.detach().clone(), torch.arange(n)
-    value, slope = evaluate(theta, active)
-    inverse = identity * (0.3 / slope.norm(dim=-1).clamp_min(1e-12))[:, None, None]
+    theta = start.detach().clone()
+    value, slope = evaluate(theta)
+    identity = torch.eye(len(theta), dtype=theta.dtype)
+    inverse = identity * (0.3 / max(float(slope.norm()), 1e-12))
     for step in range(steps):
         if progress is not None:
             progress(step, value)
-        here, g = theta[active], slope[active]
-        direction = -(inverse[active] @ g[..., None])[..., 0]
-        uphill = (direction * g).sum(-1, keepdim=True) >= 0
-        direction = torch.where(uphill, -g, direction)
-        direction = direction * (LONGEST_STEP / direction.norm(dim=-1, keepdim=True).clamp_min(1e-30)).clamp_max(1.0)
-        gain = (direction * g).sum(-1)
+        direction = -(inverse @ slope)
+        if float(direction @ slope) >= 0:
+            direction = -slope
+        direction = direction * min(1.0, LONGEST_STEP / max(float(direction.norm()), 1e-30))
+        gain = float(direction @ slope)
 
-        # Each problem shortens its own step until the cost falls (Armijo).
-        length = torch.ones(len(active), dtype=start.dtype)
-        new = here + direction
-        new_value, new_slope = evaluate(new, active)
-        for _ in range(HALVINGS):
-            failed = (~(new_value <= value[active] + ARMIJO * length * gain)).nonzero()[:, 0]
-            if len(failed) == 0:
+        for halving in range(HALVINGS + 1):  # until the cost falls (Armijo)
+            length = SHRINK**halving
+            new = theta + length * direction
+            new_value, new_slope = evaluate(new)
+            if new_value <= value + ARMIJO * length * gain:
                 break
-            length[failed] *= SHRINK
-            new[failed] = here[failed] + length[failed, None] * direction[failed]
-            new_value[failed], new_slope[failed] = evaluate(new[failed], active[failed])
-        fell = new_value <= value[active] + ARMIJO * length * gain
-        gained = torch.where(fell, value[active] - new_value, 0.0)
-        moved = torch.where(fell[:, None], new - here, 0.0)
-        turned = torch.where(fell[:, None], new_slope - g, 0.0)
-
-        curvature = (moved * turned).sum(-1)
-        usable = curvature > 1e-14
-        estimate = inverse[active]
-        if step == 0:
-            scale = curvature / (turned**2).sum(-1).clamp_min(1e-30)
-            estimate = torch.where(usable[:, None, None], identity * scale[:, None, None], estimate)
-        weight = torch.where(usable, 1 / curvature.clamp_min(1e-30), 0.0)[:, None, None]
-        left = identity - weight * moved[..., None] * turned[:, None]
-        inverse[active] = left @ estimate @ left.mT + weight * moved[..., None] * moved[:, None]
-        theta[active] = here + moved
-        value[active] = torch.where(fell, new_value, value[active])
-        slope[active] = g + turned
-        active = active[gained > tolerance]
-        if len(active) == 0:
+        else:
             break
-    return theta
+
+        moved, turned = new - theta, new_slope - slope
+        curvature = float(moved @ turned)
+        if curvature > 1e-14:
+            if step == 0:
+                inverse = identity * (curvature / max(float(turned @ turned), 1e-30))
+            left = identity - torch.outer(moved, turned) / curvature
+            inverse = left @ inverse @ left.T + torch.outer(moved, moved) / curvature
+        gained = value - new_value
+        theta, value, slope = new, new_value, new_slope
+        if gained <= tolerance:
+            break
+    return theta, value

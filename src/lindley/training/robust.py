@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
+from threading import Event
 
 import numpy as np
 import torch
@@ -25,7 +28,7 @@ from torch import Tensor
 
 from lindley.data.splits import Part
 from lindley.errors import LindleyError
-from lindley.models.blocks import one_thread
+from lindley.models.blocks import or_stop
 from lindley.models.robust import Robust
 from lindley.models.sources import Sources
 from lindley.training.crossfit import HeldOut, held_out, ln_parts_held_out, model_of
@@ -61,14 +64,16 @@ def fit_robust(
     seeds: Sequence[int],
     progress: Callable[[int, float], None] | None = None,
     centre: Tensor = START,
+    threads: int | None = None,
 ) -> FittedRobust:
     """The robust model of every run.
 
     Args:
         sides: the parts that a run may learn from, such as (train, validate) of a split.
         seeds: one per run, for its folds and draws.
-        progress: called with the step, of `ALL_STEPS` at most, and the mean held-out cost.
+        progress: called with the step, of `ALL_STEPS` at most, and the held-out cost, both in the mean over runs.
         centre: of the prior of the scalars (scalar,); those of another table, where there is one.
+        threads: runs that are fitted side by side, as many as torch may use unless given; they change no number.
 
     Raises:
         LindleyError: if a run has too few sources with replicates.
@@ -76,24 +81,24 @@ def fit_robust(
     if len(sides) != len(seeds):
         raise ValueError(f"{len(sides)} runs got {len(seeds)} seeds")
     runs = [_sources(parts) for parts in sides]
-    n_sources = [len(sources) for sources in runs]
-    theta = centre.expand(len(runs), -1)
-    found, costs = [], []
-    trials, n_folds = held_out(runs, [np.random.default_rng((seed, 6)) for seed in seeds], SHRINKAGES)
-    for trial, folds in enumerate(trials):
+    done, costs = [0] * len(runs), [0.0] * len(runs)
+    stop = Event()
 
-        def report(step: int, value: Tensor, trial: int = trial) -> None:
+    def one(run: int) -> tuple[Tensor, float]:
+        def report(step: int, cost: float) -> None:
+            if stop.is_set():
+                raise CancelledError
+            done[run], costs[run] = step, cost
             if progress is not None:
-                progress(trial * STEPS + step, float(value.mean()))
+                progress(sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs)))
 
-        theta, cost = _fit(folds, n_folds, n_sources, theta, centre, report)
-        found.append(theta)
-        ln_prior_shrinkage = -0.5 * (math.log(SHRINKAGES[trial] / SHRINKAGES[0]) / SHRINKAGE_SD) ** 2
-        costs.append(cost - _strength(n_sources) * ln_prior_shrinkage)
-    best = torch.stack(costs).argmin(0)  # (run,)
-    chosen = torch.stack(found)[best, torch.arange(len(runs))]
-    chosen_shrinkage = tuple(SHRINKAGES[k] for k in best.tolist())
-    return FittedRobust(_made(runs, chosen, chosen_shrinkage), chosen.detach(), chosen_shrinkage)
+        found = _fit(runs[run], np.random.default_rng((seeds[run], 6)), centre, report)
+        done[run] = ALL_STEPS
+        return found
+
+    found = or_stop(one, len(runs), torch.get_num_threads() if threads is None else threads, stop)
+    scalars, shrinkage = torch.stack([theta for theta, _ in found]), tuple(weight for _, weight in found)
+    return FittedRobust(_made(runs, scalars, shrinkage), scalars, shrinkage)
 
 
 def _made(runs: Sequence[Sources], scalars: Tensor, shrinkage: Sequence[float]) -> Robust:
@@ -111,55 +116,35 @@ def _sources(parts: Sequence[Part]) -> Sources:
 
 
 def _fit(
-    folds: HeldOut,
-    n_folds: Sequence[int],
-    n_sources: Sequence[int],
-    start: Tensor,
-    centre: Tensor,
-    report: Callable[[int, Tensor], None],
-) -> tuple[Tensor, Tensor]:
-    """The scalars of every run (run, scalar), and the cost that they reach (run,)."""
-    count = torch.tensor(n_folds)
-    run_of_fold = torch.repeat_interleave(torch.arange(len(n_folds)), count)
-    strength = _strength(n_sources)
-
-    def cost(theta: Tensor, which: Tensor) -> Tensor:
-        used = torch.isin(run_of_fold, which)
-        some = folds if len(which) == len(n_folds) else _subset(folds, used)
-        # ``which`` is in increasing order, and folds go run by run.
-        row = torch.repeat_interleave(torch.arange(len(which)), count[which])
-        base = some.model
-        model = assemble(
-            theta[row],
-            stabiliser=base.stabiliser,
-            centre=base.centre,
-            projection=base.projection,
-            var_between=base.population.var,
-            centres=base.population.centres,
-            ln_weights=base.population.ln_weights,
+    sources: Sources, rng: np.random.Generator, centre: Tensor, report: Callable[[int, float], None]
+) -> tuple[Tensor, float]:
+    """The scalars (scalar,) of one run, and its shrinkage."""
+    strength = 1 / (2 * math.log(2) * len(sources))  # how much a prior counts beside a Cllr
+    theta, found = centre, []
+    for trial, folds in enumerate(held_out(sources, rng, SHRINKAGES)):
+        theta, cost = minimise(
+            partial(_cost, folds, centre, strength),
+            theta,
+            steps=STEPS,
+            progress=lambda step, value, trial=trial: report(trial * STEPS + step, value),  # type: ignore[misc]
         )
-        ln_h1, ln_h2 = ln_parts_held_out(some, model)
-        each = some.cllr(ln_h1 - ln_h2)
-        mean = torch.zeros(len(which), dtype=each.dtype).index_add(0, row, each) / count[which]
-        return mean - strength[which] * ln_prior(theta, centre)
-
-    with one_thread():
-        theta = minimise(cost, start, steps=STEPS, progress=report)
-    with torch.no_grad():
-        return theta, cost(theta, torch.arange(len(n_folds)))
+        ln_prior_shrinkage = -0.5 * (math.log(SHRINKAGES[trial] / SHRINKAGES[0]) / SHRINKAGE_SD) ** 2
+        found.append((cost - strength * ln_prior_shrinkage, theta, SHRINKAGES[trial]))
+    _, theta, shrinkage = min(found, key=lambda each: each[0])
+    return theta, shrinkage
 
 
-def _strength(n_sources: Sequence[int]) -> Tensor:
-    """1/(2 n ln 2) of every run: how much a prior counts beside a Cllr."""
-    return 1 / (2 * math.log(2) * torch.tensor(n_sources, dtype=torch.float64))
-
-
-def _subset(folds: HeldOut, used: Tensor) -> HeldOut:
-    return HeldOut(
-        folds.model.map(lambda t: t[used]),
-        folds.instances[used],
-        folds.trace[used],
-        folds.ref[used],
-        folds.same[used],
-        folds.weight[used],
+def _cost(folds: HeldOut, centre: Tensor, strength: float, theta: Tensor) -> Tensor:
+    """What the scalars minimise."""
+    base = folds.model
+    model = assemble(
+        theta.expand(len(base.centre), -1),
+        stabiliser=base.stabiliser,
+        centre=base.centre,
+        projection=base.projection,
+        var_between=base.population.var,
+        centres=base.population.centres,
+        ln_weights=base.population.ln_weights,
     )
+    ln_h1, ln_h2 = ln_parts_held_out(folds, model)
+    return folds.cllr(ln_h1 - ln_h2).mean() - strength * ln_prior(theta, centre)
