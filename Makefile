@@ -40,12 +40,12 @@ PYTHON312 ?= python3.12
 
 test-lir: export OMP_NUM_THREADS = 1
 test-lir: .venv-lir/installed
-	.venv-lir/bin/python -m pytest -n auto tests/adapters
+	.venv-lir/bin/python -m pytest -n auto --maxfail=1 tests/adapters
 
 bench-lir: .venv-lir/installed
 	.venv-lir/bin/python -m bench --json results/bench-lir.json $(BENCH)
 
-.venv-lir/installed: pyproject.toml constraints.txt
+.venv-lir/installed: pyproject.toml constraints.txt Makefile
 	@$(PYTHON312) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { echo "LiR needs Python 3.12 or newer: make PYTHON312=... test-lir"; exit 1; }
 	$(PYTHON312) -m venv .venv-lir
 	.venv-lir/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lir]' pytest pytest-xdist hypothesis

@@ -1,14 +1,16 @@
 """Scoring beside LiR's `TwoLevelModelNormalKDE`: the same pairs, the same numbers, in one process.
 
-Both are fitted on the same sources. LiR scores some of the pairs, as its speed does not depend on how many there are; lindley
-scores all of them, from given pairs (as LiR gets them) and as a matrix of all traces against all refs; and, for comparison,
-pairs of which no two have an item in common, where there is no matrix to gain from. Rounds of both alternate, so that other
-work on the machine slows both down. The numbers must be the same to `SAME` in log10 LR.
+Both are fitted on the same sources and score the same pairs: all traces against all refs, and some of these (half of them
+same-source). lindley gets them as LiR does, every pair with its two items, and all of them as a matrix, too. Pairs of which no
+two have an item in common, where nothing is shared, are compared with LiR's rate for some. Rounds of all ways alternate, so
+that other work on the machine slows all of them down; LiR scores all pairs once. The numbers must be the same to `SAME` in
+log10 LR.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ from lindley.models.pairs import distinct_items, score_pairs
 __all__ = ["SAME", "measure"]
 
 SAME = 1e-8
+LIR_ALL, LIR_SOME = "LiR, all pairs", "LiR, some of them"
 MISSING = "LiR is not installed here: `make bench-lir` runs the same with it (Python 3.12 or newer)"
 
 
@@ -45,29 +48,38 @@ def measure(plan: Plan) -> dict[str, Any]:
         (x, which_x), (y, which_y) = distinct_items(traces), distinct_items(refs)
         return score_pairs(ours, x, y, which_x, which_y)
 
-    ways: dict[str, tuple[Callable[[], np.ndarray], int]] = {
-        "LiR": (lambda: theirs.transform(trace[some], ref[some]).reshape(-1), len(some)),
-        "lindley, given pairs": (lambda: given(trace, ref), len(i)),
-        "lindley, matrix": (lambda: score_part(ours, test).reshape(-1), len(i)),
-        "lindley, unrelated pairs": (lambda: given(*unrelated), plan.unrelated_pairs),
+    ways: dict[str, tuple[Callable[[], np.ndarray], int, str]] = {
+        LIR_SOME: (lambda: theirs.transform(trace[some], ref[some]).reshape(-1), len(some), LIR_SOME),
+        "lindley, all pairs, given": (lambda: given(trace, ref), len(i), LIR_ALL),
+        "lindley, all pairs, matrix": (lambda: score_part(ours, test).reshape(-1), len(i), LIR_ALL),
+        "lindley, some of them": (lambda: given(trace[some], ref[some]), len(some), LIR_SOME),
+        "lindley, unrelated pairs": (lambda: given(*unrelated), plan.unrelated_pairs, LIR_SOME),
     }
     if "cuda" in plan.devices:
         on_gpu = ours.map(lambda t: t.cuda())
-        ways["lindley, matrix, GPU"] = (lambda: score_part(on_gpu, test).reshape(-1), len(i))
-    llr = {way: np.asarray(score()) for way, (score, _) in ways.items()}  # warms up, too
-    rates: dict[str, list[float]] = {way: [] for way in ways}
+        ways["lindley, all pairs, matrix, GPU"] = (lambda: score_part(on_gpu, test).reshape(-1), len(i), LIR_ALL)
+    llr = {way: np.asarray(score()) for way, (score, _, _) in ways.items()}  # warms up, too
+    started = time.perf_counter()
+    everything = np.asarray(theirs.transform(trace, ref)).reshape(-1)
+    rates: dict[str, list[float]] = {LIR_ALL: [len(i) / (time.perf_counter() - started)], **{way: [] for way in ways}}
     for _ in range(max(plan.rounds, 5)):
-        for way, (score, n) in ways.items():
+        for way, (score, n, _) in ways.items():
             rates[way].append(n / seconds_of(score))
-    same_pairs = [way for way in ways if way not in ("LiR", "lindley, unrelated pairs")]
-    difference = max(float(np.abs(llr["LiR"] - llr[way][some]).max()) for way in same_pairs)
+    expected = {len(i): everything, len(some): everything[some]}
+    difference = max(
+        float(np.abs(llr[way] - expected[n]).max())
+        for way, (_, n, _) in ways.items()
+        if way != "lindley, unrelated pairs"
+    )
+    pairs_of = {LIR_ALL: len(i), **{way: n for way, (_, n, _) in ways.items()}}
+    beside = {LIR_ALL: LIR_ALL, **{way: other for way, (_, _, other) in ways.items()}}
     rows = [
         {
             "way": way,
-            "pairs": ways[way][1],
+            "pairs": pairs_of[way],
             "best": max(found),
             "median": statistics.median(found),
-            "times_faster": statistics.median(a / b for a, b in zip(found, rates["LiR"], strict=True)),
+            "times_faster": _times(found, rates[beside[way]]),
         }
         for way, found in rates.items()
     ]
@@ -75,10 +87,17 @@ def measure(plan: Plan) -> dict[str, Any]:
         "sources": plan.lir_sources,
         "features": plan.features,
         "rows": rows,
-        "compared": len(some),
+        "compared": len(everything),
         "difference": difference,
-        "llr_range": [float(llr["LiR"].min()), float(llr["LiR"].max())],
+        "llr_range": [float(everything.min()), float(everything.max())],
     }
+
+
+def _times(rates: list[float], beside: list[float]) -> float:
+    """The median of the ratios round by round, or to the one round that there is."""
+    return statistics.median(
+        a / b for a, b in zip(rates, beside if len(beside) > 1 else beside * len(rates), strict=True)
+    )
 
 
 def _some(same: np.ndarray, n: int) -> np.ndarray:

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
-
 from bench.plan import Plan
 from bench.scoring import score_part
 from bench.subjects import VARYING, fit, model_to_score, sources
@@ -59,8 +57,8 @@ def measure(plan: Plan) -> dict[str, Any]:
         refuse = partial(_refuse, plan, series, started)
         try:
             line = grow(_sizes(plan, series.along), times, refuse, partial(_work, series))
-        except (ModuleNotFoundError, torch.OutOfMemoryError) as error:
-            line = {"points": [], "left_out": [{"size": None, "why": str(error).partition(". ")[0]}], "slope": None}
+        except ModuleNotFoundError as error:
+            line = {"points": [], "left_out": [{"size": None, "why": str(error)}], "slope": None}
         if series.what == "score":
             _per_pair(line, _block(plan, series) ** 2)
         found[series] = {**vars(series), **line}

@@ -86,6 +86,7 @@ def _joined(old: Result, new: Result) -> Result:
     """Two files of one machine: sections of both, and of a section in both the rows of all devices."""
     result = {**old, **new}
     result["files"] = [*old["files"], *new["files"]]
+    result["loads"] = [*_loads(old), *_loads(new)]
     result["devices"] = list(dict.fromkeys([*old["devices"], *new["devices"]]))
     for name in SECTIONS:
         if name in old and name in new:
@@ -98,6 +99,12 @@ def _joined(old: Result, new: Result) -> Result:
             if "differences" in result[name]:
                 result[name]["differences"] = {**old[name]["differences"], **new[name]["differences"]}
     return result
+
+
+def _loads(result: Result) -> list[float]:
+    """Of every file of a machine that tells it."""
+    alone = [] if result["machine"]["load"] is None else [result["machine"]["load"]]
+    return list(result.get("loads", alone))
 
 
 def columns(results: Sequence[Result], section: str) -> list[Column]:
@@ -138,7 +145,7 @@ def _machines(results: Sequence[Result]) -> Table:
         "torch": lambda r: r["machine"]["torch"],
         "NumPy": lambda r: r["machine"]["numpy"],
         "Python": lambda r: r["machine"]["python"],
-        "load": lambda r: DASH if r["machine"]["load"] is None else f"{r['machine']['load']:.1f}",
+        "load": lambda r: ", ".join(f"{load:.1f}" for load in _loads(r)) or DASH,
         "date": lambda r: r["date"],
         "figures": lambda r: ", ".join(r["files"]) or DASH,
     }
@@ -265,7 +272,7 @@ def _growth(along: str) -> Callable[[Sequence[Result]], Table]:
         rows, notes = [], []
         for place, line in lines:
             at = {point["size"]: duration(point["best"]) for point in line["points"]}
-            trend = DASH if line["slope"] is None else f"{line['slope']:.2f}"
+            trend = DASH if line["slope"] is None else f"{line['slope']:z.2f}"
             rows.append([describe_line(line), place.label, *(at.get(size, DASH) for size in sizes), trend])
             if line["left_out"]:
                 at_sizes = ", ".join(f"{left['size']:,}" for left in line["left_out"] if left["size"] is not None)

@@ -71,8 +71,13 @@ def grow(
         expected = _expected(points, size, work)
         why = refuse(size, expected)
         if why is None:
-            points.append({"size": size, **summary(times(size, expected))})
-        else:
+            try:
+                points.append({"size": size, **summary(times(size, expected))})
+            except RuntimeError as error:  # torch's way to tell that there is no memory, on a CPU; a GPU's is one, too
+                if "memory" not in str(error):
+                    raise
+                why = "memory was short"
+        if why is not None:
             left_out.append({"size": size, "why": why})
     return {"points": points, "left_out": left_out, "slope": slope({p["size"]: p["best"] for p in points})}
 

@@ -424,3 +424,24 @@ def test_usage_errors_end_with_2_and_show_the_usage(arguments: list[str]) -> Non
     assert answer.returncode == 2
     assert "Usage" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_a_pipe_gets_utf8_whatever_the_system_likes(small_table: Path, tmp_path: Path) -> None:
+    """Python on Windows writes the code page into a pipe, and ends with a traceback at a letter that it lacks."""
+    table = tmp_path / "Ω − glass.csv"
+    table.write_bytes(small_table.read_bytes())
+    answer = subprocess.run(
+        [sys.executable, "-m", "lindley", "check", str(table)],
+        capture_output=True, env={**ENVIRONMENT, "PYTHONIOENCODING": "cp1252"}, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "Ω − glass" in answer.stdout.decode("utf-8")
+
+
+def test_the_schema_goes_to_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.schema.json"
+    assert lindley("schema", "--out", str(path)).returncode == 0
+    assert json.loads(path.read_text("utf-8"))["title"] == "Experiment"
+    again = lindley("schema", "--out", str(path))
+    assert again.returncode == 2
+    assert "is there already" in again.stderr

@@ -43,7 +43,7 @@ def test_given_pairs(kind: str) -> None:
     model = model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
     there = model.map(lambda t: t.to("cuda"))
     traces, refs = items(3, 40), items(5, 35)
-    few = np.arange(30)
+    few = np.arange(5)
     for i, j in ((few, few), (np.repeat(np.arange(40), 35), np.tile(np.arange(35), 40))):
         ours, theirs = (score_pairs(m, traces, refs, i, j) for m in (there, model))
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)

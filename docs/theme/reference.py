@@ -27,7 +27,10 @@ SECTIONS = {
     "Protocol": ("protocol", "How the table becomes splits into train, validate and test."),
     "TrainingConfig": ("training", "How neural models are trained; the classical ones have no use for it."),
     "ModelConfig": ("models", "A list. Each entry is a name, which is short for `{model: NAME}`, or these:"),
-    "OptionsConfig": ("options", "Of one neural model, inside its entry under `models`."),
+    "OptionsConfig": (
+        "options",
+        "Of one model, inside its entry under `models`: a neural one; of `robust`, `pretrain`, and of `nplda`, `epochs`.",
+    ),
     "OutputConfig": ("output", "Where the results go."),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from enum import StrEnum
@@ -74,6 +75,11 @@ MACHINES = "Many processes or machines (needs the extra 'cluster')"
 
 def main() -> None:
     """Run the command; what a user can mend is told in plain words, with exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(
+                encoding="utf-8"
+            )  # Windows would write another into a pipe, which knows few of our letters
     try:
         with plain_warnings():
             app()
@@ -287,11 +293,19 @@ cli_evaluate.add_commands(app)
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to this file instead.")] = None,
+) -> None:
     """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
+    from lindley.data.export import write_new
     from lindley.experiment.config import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=1))
+    text = json.dumps(json_schema(), indent=1)
+    if out is None:
+        typer.echo(text)
+    else:
+        write_new(out, text + "\n")
+        typer.echo(f"{out} holds the JSON schema of experiment files.")
 
 
 @data_app.command("list")

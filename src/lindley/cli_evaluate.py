@@ -27,11 +27,13 @@ def add_commands(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
 
 
-def _template(show: bool) -> None:
-    if show:
-        from importlib.resources import files
+def _template(path: Path | None) -> None:
+    if path is not None:
+        from lindley.casework.criteria import criteria_template
+        from lindley.data.export import write_new
 
-        typer.echo(files("lindley.casework").joinpath("criteria.yaml").read_text("utf-8"), nl=False)
+        write_new(path, criteria_template())
+        typer.echo(f"{path} holds criteria to change. Decide on them before you look at the data.")
         raise typer.Exit
 
 
@@ -47,14 +49,15 @@ def evaluate(
         typer.Option(metavar="FILE", help="The laboratory's criteria, YAML; each figure then passes or fails."),
     ] = None,
     criteria_template: Annotated[
-        bool,
+        Path | None,
         typer.Option(
             "--criteria-template",
+            metavar="FILE",
             callback=_template,
             is_eager=True,
-            help="Print a file of criteria to change, and stop.",
+            help="Write a file of criteria to change, and stop.",
         ),
-    ] = False,
+    ] = None,
     other: Annotated[
         str | None, typer.Option(metavar="TABLE", help="Data of another origin, for generalisation.")
     ] = None,

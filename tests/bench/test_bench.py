@@ -188,6 +188,17 @@ def test_points_that_would_take_too_long_are_left_out() -> None:
     assert grow((10,), times, lambda size, expected: "no")["left_out"] == [{"size": 10, "why": "no"}]
 
 
+def test_points_that_memory_is_too_short_for_are_left_out() -> None:
+    def times(size: int, expected: float) -> list[float]:
+        if size > 20:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return [1.0]
+
+    line = grow((10, 20, 30), times, lambda size, expected: None)
+    assert [point["size"] for point in line["points"]] == [10, 20]
+    assert line["left_out"] == [{"size": 30, "why": "memory was short"}]
+
+
 def test_rounds_warm_up_and_go_on_until_it_is_enough() -> None:
     calls: list[int] = []
     assert len(rounds(lambda: calls.append(1), least=3, most=5)) == 5

@@ -72,7 +72,7 @@ def test_what_does_not_read_is_told_with_its_line(tmp_path: Path, text: str, mes
 
 
 def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(LindleyError, match=r"--criteria-template > none.yaml"):
+    with pytest.raises(LindleyError, match=r"--criteria-template none.yaml"):
         load_criteria(tmp_path / "none.yaml")
     with pytest.raises(LindleyError, match="cannot be read"):
         load_criteria(tmp_path)

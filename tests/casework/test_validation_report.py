@@ -204,13 +204,16 @@ def test_the_transform_and_the_units_of_the_system_are_honoured(tmp_path: Path) 
         evaluate(tmp_path / "logs.safetensors", "glass-simulated", "--out", tmp_path / "out")
 
 
-def test_the_template_is_printed_and_reads(tmp_path: Path) -> None:
+def test_the_template_is_written_once_and_reads(tmp_path: Path) -> None:
     from lindley.casework.criteria import load_criteria
 
-    result = evaluate("--criteria-template")
-    assert result.exit_code == 0
-    (tmp_path / "mine.yaml").write_text(result.stdout, encoding="utf-8")
-    assert load_criteria(tmp_path / "mine.yaml").accuracy.cllr is not None
+    path = tmp_path / "mine.yaml"
+    assert evaluate("--criteria-template", path).exit_code == 0
+    assert load_criteria(path).accuracy.cllr is not None
+    with pytest.raises(LindleyError, match=r"mine.yaml is there already. Give another name"):
+        evaluate("--criteria-template", path)
+    path.write_text(path.read_text("utf-8"), encoding="utf-16")  # as PowerShell and Notepad may save it
+    assert load_criteria(path).accuracy.cllr is not None
 
 
 def test_numbers_as_people_read_them() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lindley.calibration import CALIBRATIONS
-from lindley.data.splits import Protocol, Side, make_split
+from lindley.data.splits import Part, Protocol, Side, make_split
 from lindley.data.table import Table
 from lindley.errors import LindleyError
-from lindley.experiment.named import FittedModel, ModelChoices, draw_part, fit_model
+from lindley.experiment.named import FittedModel, ModelChoices, _complete, _on_all_others, draw_part, fit_model
 from lindley.experiment.names import BASES, NEURAL, ModelName
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import score
@@ -108,6 +108,57 @@ def test_a_calibration_is_fitted_on_pairs_of_unseen_sources() -> None:
     assert {type(step) for step in model.calibration.steps} == {CALIBRATIONS["logistic"], CALIBRATIONS["elub"]}
 
 
+@pytest.mark.parametrize("model", ["tlm+logistic", "tlm+logistic@cv"])
+def test_a_calibration_leaves_out_sources_with_too_few_instances(model: str) -> None:
+    """Pairs of 3 against 2: sources of two instances take no part, and without others there is no calibration."""
+    choices = ModelChoices.read({"model": model})
+    x, source = instances(60, replicates=5)
+    short = (source % 2 == 1) & (np.arange(len(x)) % 5 > 1)  # every other source has two instances
+    some = fit_model(x[~short], source[~short], choices, n_trace=3, n_ref=2)
+    smaller = fit_model(x[~short], source[~short], choices)
+    assert some.calibration.describe() != smaller.calibration.describe()
+    assert len(some.sources) == len(smaller.sources)
+    two = np.arange(len(x)) % 5 < 2
+    with pytest.raises(LindleyError, match=r"of 3 trace and 2 ref instances: 0 of the \d+ sources.* have 5 instances"):
+        fit_model(x[two], source[two], choices, n_trace=3, n_ref=2)
+
+
+def test_calibration_pairs_have_the_shape_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def spy(model: object, traces: list[Side], refs: list[Side]) -> object:
+        seen.append((traces[0].count, refs[0].count))
+        return score(model, traces, refs)  # type: ignore[arg-type]
+
+    for module in ("named", "crossfit"):
+        monkeypatch.setattr(f"lindley.experiment.{module}.score", spy)
+    x, source = instances(60, replicates=5)
+    keep = (source % 3 > 0) | (np.arange(len(x)) % 5 < 3)
+    for model in ("tlm+logistic", "tlm+logistic@cv"):
+        fit_model(
+            x[keep], source[keep], ModelChoices.read({"model": model}), n_trace=2, n_ref=3, group=source[keep] // 2
+        )
+    assert seen
+    for trace, ref in seen:
+        assert set(trace.tolist()) == {2}
+        assert set(ref.tolist()) == {3}
+        assert len(trace) == len(ref)
+
+
+def test_a_cross_fit_learns_from_sources_that_are_too_small_to_calibrate_on() -> None:
+    x, source = instances(60, replicates=3)
+    keep = (source % 2 == 0) | (np.arange(len(x)) % 3 == 0)
+    x, source = x[keep], source[keep]
+    part = draw_part(x, source.astype(str), (source // 4).astype(str), None, 1, 2)
+    some = _complete(part, (1, 2), "sources")
+    assert set(some.source.tolist()) == {str(k) for k in range(0, 60, 2)}
+    learnt: list[Part] = []
+    fit = _on_all_others(lambda rest: learnt.append(rest), some, part)  # type: ignore[arg-type, func-returns-value]
+    held_out = np.isin(some.group, ["0", "7"])
+    fit(Part(some.values[~held_out], some.source[~held_out], some.is_trace[~held_out], some.group[~held_out]))
+    assert set(learnt[0].source.tolist()) == {str(k) for k in range(60) if k // 4 not in (0, 7)}
+
+
 def test_a_part_keeps_an_instance_for_the_ref() -> None:
     source = np.array(["a", "a", "a", "a", "b", "b", "c"])
     values = np.arange(7.0)[:, None]
@@ -125,11 +176,15 @@ def test_a_part_keeps_an_instance_for_the_ref() -> None:
     ("choices", "message"),
     [
         ({"model": "tml"}, "there is no model 'tml'. Did you mean 'tlm'"),
-        ({"model": "tlm", "epochs": 5}, "epochs: there is no such setting; there are model, integration"),
-        ({"model": "ntlm-single-pairs-n1", "options": {"epoch": 5}}, "options.epoch: there is no such setting; there are"),
+        ({"model": "tlm", "colour": 5}, "colour: there is no such setting; there are model, integration"),
+        ({"model": "tlm", "validaton": 0.2}, "validaton: there is no such setting. Did you mean 'validation'? There are"),
+        ({"model": "tlm", "epochs": 5}, "epochs: it is an option of the model: write it under options, as in 'options: {epo"),
+        ({"model": "ntlm-single-pairs-n1", "options": {"epoch": 5}}, "options.epoch: there is no such setting. Did you mean"),
         ({"model": "tlm", "options": {"epochs": 5}}, "options (epochs) are for neural models"),
         ({"model": "ntlm-single-pairs-n1", "options": {"epochs": 0}}, "options.epochs: Input should be greater"),
-        ({"model": "tlm", "validation": 1}, "validation: Input should be less than 1"),
+        ({"model": "tlm", "validation": 33}, "validation: Input should be less than 1, and not 33: it is a share, such as"),
+        ({"model": "tlm", "calibration": 5}, "it is a list, as in [logistic, elub]"),
+        ({"model": "tlm", "options": "fast"}, "not 'fast': write them as in {epochs: 500, learning_rate: 0.003}"),
         ({"model": "tlm+logistic", "validation": 0}, "needs sources that it has not seen"),
         ({"model": "tlm", "label": "mine"}, "a label is for the models of an experiment"),
         ({"model": "tlm", "seed": -1}, "seed: Input should be greater"),
@@ -139,17 +194,33 @@ def test_wrong_choices_are_told_plainly(choices: dict[str, object], message: str
     with pytest.raises(LindleyError) as told:
         ModelChoices.read(choices)
     assert message in str(told.value)
+    assert told.value.__suppress_context__
+
+
+def test_one_calibration_needs_no_list() -> None:
+    assert str(ModelChoices.read({"model": "tlm", "calibration": "logistic"}).name) == "tlm+logistic"
+    assert str(ModelChoices.read({"model": "tlm", "calibration": ["kde", "elub"]}).name) == "tlm+kde+elub"
+
+
+def test_settings_of_the_caller_are_named_too() -> None:
+    with pytest.raises(LindleyError, match=r"Did you mean 'n_trace_instances'\? There are model.*device, n_trace_inst"):
+        ModelChoices.read({"n_trace_instance": 2}, beside=("n_trace_instances", "pairing"))
 
 
 def test_too_little_data_is_told_plainly() -> None:
     x, source = instances(4)
-    with pytest.raises(LindleyError, match=r"3 sources .* are too few: 2 would be kept"):
-        fit_model(x[:12], source[:12], ModelChoices.read({"model": "tlm+logistic"}))
+    for n, verb in ((3, "are"), (1, "is")):
+        with pytest.raises(
+            LindleyError, match=rf"4 sources .* at least are needed, .* and there {verb} {n}: give more"
+        ):
+            fit_model(x[: 4 * n], source[: 4 * n], ModelChoices.read({"model": "tlm+logistic"}))
+    with pytest.raises(LindleyError, match=r"of 10 sources .* a share of 0.9 leaves 1 to fit on"):
+        fit_model(*instances(10), ModelChoices.read({"model": "tlm+logistic", "validation": 0.9}))
     with pytest.raises(LindleyError, match="needs at least two sources, one of them measured twice"):
         fit_model(x, np.arange(len(x)), ModelChoices.read({"model": "tlm"}))
     single = np.arange(len(x))
     single[:2] = 0
-    with pytest.raises(LindleyError, match=r"no same-source pair to calibrate on|one of them measured twice"):
+    with pytest.raises(LindleyError, match=r"have 2 instances, and two such|one of them measured twice"):
         fit_model(x, single, ModelChoices.read({"model": "tlm+logistic"}))
     with pytest.raises(LindleyError, match=r"row 2 of 16 is not"):
         fit_model(np.where(np.arange(16)[:, None] == 1, np.nan, x), source, ModelChoices.read({"model": "tlm"}))

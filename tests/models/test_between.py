@@ -104,6 +104,16 @@ def test_underflow_is_redone_exactly() -> None:
     torch.testing.assert_close(fast, dense_ln_lr("kernel", p), rtol=1e-9, atol=1e-6)
 
 
+def test_single_precision_underflows_earlier_and_is_redone_too() -> None:
+    p = draw(11, 2, 6, 5, 9, 3)
+    p |= {"x": p["x"] * 30, "y": p["y"] * 30, "centres": p["centres"] * 30, "var": p["var"] * 1e-2}
+    double = law("kernel", p).ln_lr(p["x"], p["y"], p["d"], p["e"])
+    p = {name: value.float() for name, value in p.items()}
+    single = law("kernel", p).ln_lr(p["x"], p["y"], p["d"], p["e"])
+    assert torch.isfinite(single).all()
+    torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-2)
+
+
 @pytest.mark.parametrize("terms", [1, 40, 100])
 @pytest.mark.parametrize("far", [1.0, 60.0])
 def test_few_kernels_at_a_time_change_nothing(terms: int, far: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,8 +58,10 @@ def items(counts: list[int], seed: int) -> Side:
 def test_pairs_are_entries_of_the_matrix(model: TwoLevel, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "BY_AXES", many)
     monkeypatch.setattr(pairs, "BY_PRODUCTS", many)
+    monkeypatch.setattr(pairs, "BY_KERNELS", many)
     monkeypatch.setattr(pairs, "BLOCK_MATRIX", 40)
     monkeypatch.setattr(pairs, "BLOCK_AXES", 7)
+    monkeypatch.setattr(pairs, "BLOCK_KERNELS", 7)
     monkeypatch.setattr(pairs, "BLOCK_DIAGONAL", 7)
     traces, refs = items([1, 2, 1, 3, 1, 2], 1), items([2, 1, 1, 2, 3, 1, 1, 1, 4, 1], 2)
     rng = np.random.default_rng(3)

@@ -29,7 +29,7 @@ def epoch_of(batches: PairBatches, epoch: int, run: int = 0) -> tuple[Pairs, Pai
     different: Pairs = []
     at = torch.tensor([epoch])
     for b in range(len(batches.rows)):
-        row, column = (batches.sources.take(at, p[b])[run].tolist() for p in (batches.rows, batches.columns))
+        row, column = (batches.sources.take(at, p)[run].tolist() for p in (batches.rows[b], batches.columns(b)))
         weight, sign = batches.take(at, b)[2][run], batches.sign[b][0]
         kinds: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
         for i, j in weight.nonzero().tolist():
@@ -78,7 +78,7 @@ def test_traces_and_refs_are_those_of_the_sources() -> None:
     batches = PairBatches.of([part], 10, 1, [0], F64)
     at = torch.tensor([0])
     x, y, _ = batches.take(at, 1)
-    rows, columns = (batches.sources.take(at, p[1])[0].numpy() for p in (batches.rows, batches.columns))
+    rows, columns = (batches.sources.take(at, p)[0].numpy() for p in (batches.rows[1], batches.columns(1)))
     np.testing.assert_array_equal(x[0].numpy(), part.trace.values[rows])
     np.testing.assert_array_equal(y[0].numpy(), part.ref.values[columns])
 
@@ -145,6 +145,7 @@ def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched:
         np.testing.assert_array_equal(sign[used] < 0, is_same[row[used], column[used]])
         assert int((sign[used] > 0).sum()) == min(n_watched, int((~is_same).sum()))
         assert weight[sign < 0].sum().item() == pytest.approx(0.5 / np.log(2))
+        assert weight[sign > 0].sum().item() == pytest.approx(0.5 / np.log(2) if n_watched else 0)
 
 
 def test_what_is_shared_stays_shared_on_another_device() -> None:

@@ -247,13 +247,12 @@ def test_an_interrupt_stops_all_programs() -> None:
 
     def progress(epoch: int, cllr: float) -> None:
         calls.append(epoch)
-        raise KeyboardInterrupt
+        if len(calls) == 1:
+            raise KeyboardInterrupt
 
-    before = torch.get_num_threads()
     with pytest.raises(KeyboardInterrupt):
         train(Architecture(), quick("pairs", 20_000), parts, parts, [0, 1, 2, 3], progress=progress)
-    assert max(calls) <= 400
-    assert torch.get_num_threads() == before
+    assert len(calls) <= 2  # the other program is told at its next report
 
 
 def test_spikes() -> None:

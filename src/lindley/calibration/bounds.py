@@ -33,7 +33,7 @@ class Bounds:
 
 
 class Elub(Bounds):
-    """Bounds by :func:`elub`."""
+    """Bounds by `elub`."""
 
     @classmethod
     def fit(cls, llrs: LLRs) -> Self:
@@ -42,7 +42,7 @@ class Elub(Bounds):
 
 
 class InvarianceBounds(Bounds):
-    """Bounds by :func:`iv`."""
+    """Bounds by `iv`."""
 
     @classmethod
     def fit(cls, llrs: LLRs) -> Self:

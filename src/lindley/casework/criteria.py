@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lindley.errors import LindleyError
-from lindley.experiment.lines import read_yaml
+from lindley.experiment.lines import read_text, read_yaml
 
 __all__ = ["CHARACTERISTICS", "Criteria", "Criterion", "criteria_template", "load_criteria"]
 
@@ -122,7 +122,7 @@ class Criteria(_Strict):
 
 CHARACTERISTICS = tuple(name for name in Criteria.model_fields if name != "judged")
 _PLAIN = {
-    "extra_forbidden": "there is no such figure or setting here; 'lindley evaluate --criteria-template' lists all",
+    "extra_forbidden": "there is no such figure or setting here; 'lindley evaluate --criteria-template FILE' writes all",
     "model_type": "must be a limit, such as {at_most: 0.1}, or figures with their limits",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
@@ -142,18 +142,11 @@ def load_criteria(path: str | Path) -> Criteria:
         LindleyError: with the line and the cause of everything that does not read.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
+    if not path.exists():
         raise LindleyError(
-            f"{path}: byte {error.start} is not UTF-8 text. Save the file with encoding UTF-8."
-        ) from error
-    except FileNotFoundError:
-        raise LindleyError(
-            f"there is no file {path} of criteria. 'lindley evaluate --criteria-template > {path.name}' writes one to change."
-        ) from None
-    except OSError as error:
-        raise LindleyError(f"{path} cannot be read ({error.strerror or error}).") from error
+            f"there is no file {path} of criteria. 'lindley evaluate --criteria-template {path.name}' writes one to change."
+        )
+    text = read_text(path)
     try:
         content, lines = read_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

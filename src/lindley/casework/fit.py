@@ -43,6 +43,11 @@ __all__ = ["TrainedSystem", "TrainingChoices", "train_system"]
 REPLICATES = {"tlm": 100, "tlm-kde": 100, "ht-plda": 20, "tlm-bayes": 10, ROBUST: 10}
 NEURAL_REPLICATES = 20
 """Of the bootstrap, unless it is said how many: what is fitted at once gets many, the others take their time."""
+OF_OTHERS = {
+    ROBUST: "with axes and kernels of the others (its 13 scalars and its shrinkage were fitted on all sources, which "
+    "flatters these figures a little)"
+}
+"""What is made of the other folds of sources in cross-fitting, where it is not all of a model."""
 VALIDATION_SHARE = 1 / 3
 MIN_SOURCES = 10
 Labels = NDArray[np.str_]
@@ -161,8 +166,8 @@ def _require_data(table: Table) -> None:
         )
 
 
-def _cross_fitted(table: Table, fit: Callable[[Part], PairModel], rng: np.random.Generator) -> _HeldOut:
-    """Every source is scored by a model that has not seen it, nor any other of its group."""
+def _cross_fitted(table: Table, fit: Callable[[Part], PairModel], rng: np.random.Generator, of_others: str) -> _HeldOut:
+    """Every source is scored by a model that is made of others, none of them of its group; ``of_others`` says how."""
     fold = deal_folds(table.group, rng)
     same, different = [], []
     for number in range(int(fold.max()) + 1):
@@ -177,11 +182,8 @@ def _cross_fitted(table: Table, fit: Callable[[Part], PairModel], rng: np.random
         different.append(llrs.different)
     if not same:
         raise LindleyError(f"{table.name}: no fold of the sources holds a source measured twice beside another one.")
-    return _HeldOut(
-        LLRs(np.concatenate(same), np.concatenate(different)),
-        f"cross-fitting: {fold.max() + 1} folds of sources, each scored by a model fitted on the others, one instance "
-        "against one",
-    )
+    by = f"cross-fitting: {fold.max() + 1} folds of sources, each scored by a model {of_others}, one instance against one"
+    return _HeldOut(LLRs(np.concatenate(same), np.concatenate(different)), by)
 
 
 def _trained(
@@ -232,7 +234,9 @@ def _fitted(
         warnings.simplefilter("ignore")
         fitted = _fit(name, parts, [], choices, progress)
         assert fitted.again is not None
-        return fitted.model, _cross_fitted(table, fitted.again(0), rng)
+        return fitted.model, _cross_fitted(
+            table, fitted.again(0), rng, OF_OTHERS.get(name.root.base, "fitted on the others")
+        )
 
 
 def _fit(

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lindley.errors import LindleyError
-from lindley.experiment.lines import read_yaml
+from lindley.experiment.lines import read_text, read_yaml
 
 __all__ = ["BUILT_IN_SCALES", "LANGUAGES", "Scale", "Verbal", "load_scale"]
 
@@ -132,10 +132,7 @@ def load_scale(name_or_path: str) -> Scale:
             raise LindleyError(
                 f"there is no verbal scale '{name_or_path}': give {' or '.join(BUILT_IN_SCALES)}, or a YAML file"
             )
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise LindleyError(f"{path} cannot be read ({error}).") from error
+        text = read_text(path)
     try:
         content, lines = read_yaml(text)
         return Scale.model_validate(content)

@@ -13,13 +13,13 @@ import numpy as np
 from lindley.data.table import Table
 from lindley.errors import LindleyError
 
-__all__ = ["export_csv", "write_atomically"]
+__all__ = ["export_csv", "write_atomically", "write_new"]
 
 
 def export_csv(table: Table, path: str | Path) -> None:
     """Write source, group (if any differs from its source), instance and features: commas, points, UTF-8.
 
-    Numbers are written in full, so that :func:`lindley.data.read_table` gives back exactly the same ones.
+    Numbers are written in full, so that `lindley.data.read_table` gives back exactly the same ones.
     """
     reserved = [name for name in table.features if name.casefold() in ("source", "group", "instance")]
     if reserved:
@@ -50,3 +50,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):  # it was renamed, or could never be made
             beside.unlink()
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a text file, UTF-8, that is not there yet: what somebody has changed is not written over."""
+    if path.exists():
+        raise LindleyError(f"{path} is there already. Give another name, or remove it first.")
+    write_atomically(path, text.encode("utf-8"))

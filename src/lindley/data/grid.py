@@ -25,7 +25,7 @@ class Grid:
     """The header and the cells under it, by column.
 
     A cell of a text file is a ``str``; one of a workbook is whatever Excel holds: text, a number, a truth
-    value, a date, ``None`` for a blank, or :data:`FORMULA`. ``delimiter`` is empty for a workbook.
+    value, a date, ``None`` for a blank, or `FORMULA`. ``delimiter`` is empty for a workbook.
     ``complete`` is false when rows were set aside because of an error: nothing is concluded from how many are
     left.
     """

@@ -48,7 +48,7 @@ def read_table(
 ) -> Table:
     """Read a CSV file or an Excel workbook with one row per measurement.
 
-    Raises :class:`TableError`, with every problem that there is, if any of them is an error. Warnings and
+    Raises `TableError`, with every problem that there is, if any of them is an error. Warnings and
     notes travel with the table. ``sheet`` names a sheet of a workbook, else it is the first;
     ``allow_duplicates`` accepts rows that repeat another of the same source, with a warning.
     """
@@ -67,7 +67,7 @@ def examine_table(
     allow_duplicates: bool = False,
     name: str | None = None,
 ) -> Examination:
-    """Read a table as :func:`read_table` does, but hand back what was found instead of raising."""
+    """Read a table as `read_table` does, but hand back what was found instead of raising."""
     path = Path(path)
     grid, findings = read_grid(path, sheet)
     if grid is None:

@@ -4,8 +4,8 @@ The paper's measurements are private, but it prints the mean covariance W of rep
 panel means, 18 × 18 each (P. Vergeer, *Feature-Based Likelihood Ratios for Forensic Science*, Tables 1 and 2).
 The simulated population adds the departures from normality that the paper describes:
 
-    batch      c_k ~ N(0, (1 − κ) B),  k = 1 … K, with weight π_k ∝ k^−0.7  (glass comes in production batches)
-    source     θ ~ Σ_k π_k N(c_k, κ B),  τ ~ InvGamma(3, 2)                (mean 1: some panels scatter more)
+    batch      c_k ~ N(0, (1 − φ) B),  k = 1 … K, with weight π_k ∝ k^−0.7  (glass comes in production batches)
+    source     θ ~ Σ_k π_k N(c_k, φ B),  τ ~ InvGamma(3, 2)                (mean 1: some panels scatter more)
     instance   x ~ N(θ, τ W)
 
 1053 sources × 6 replicates are drawn from it. With K = 2000 rather more than half of the sources share a batch with
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 N_BATCHES = 2000
 ZIPF = 0.7
 BATCH_SHARE = 0.003
-"""κ, the share of the between covariance that lies within a production batch."""
+"""φ, the share of the between covariance that lies within a production batch."""
 SHAPE, SCALE = 3.0, 2.0
 """The inverse gamma law of a source's scatter τ."""
 N_SOURCES, N_REPLICATES = 1053, 6
@@ -50,7 +50,7 @@ class GlassPopulation:
     between: Floats  # B (features, features)
     batch_means: Floats  # c_k (batches, features)
     batch_weights: Floats  # π_k (batches,)
-    batch_share: float  # κ
+    batch_share: float  # φ
     shape: float  # of the inverse gamma law of τ
     scale: float
 

@@ -39,7 +39,7 @@ class Transform:
         """Transform ``values`` (rows × features), given the reference's value of each row if there is one.
 
         The ratio is taken after the log, log x − log r, so that it cannot overflow. Where a value is not
-        positive the result is NaN; :func:`lindley.data.read_table` reports these cells, and returns none.
+        positive the result is NaN; `lindley.data.read_table` reports these cells, and returns none.
         """
         if (reference is None) != (self.reference is None):
             raise ValueError(f"reference column {self.reference!r}, but its values were given or left out")

@@ -1,7 +1,8 @@
 """Per-axis analysis of a two-level model: what every axis contributes, and whether its data follow the model.
 
-After the projection axes are independent, so the LLR of a pair is a sum of LLRs per axis. Nothing is drawn here, and torch
-is loaded only when an analysis is made.
+The LLR of a pair is a sum over axes. Where the law between sources factors over axes, the terms are their own LLRs; in the
+robust model they are what each axis adds to those before it. Nothing is drawn here, and torch is loaded only when an analysis
+is made.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class AxisAnalysis:
 
     same: Floats  # (same-source pairs, axis) log10 LRs
     different: Floats  # (different-source pairs, axis) log10 LRs
-    z_h1: Floats  # (same-source pairs, axis), Eq. 4
-    z_h2: Floats  # (traces, axis), Eq. 5
+    z_h1: Floats  # (same-source pairs, axis), the paper's Eq. 4
+    z_h2: Floats  # (traces, axis), the paper's Eq. 5
 
     @property
     def n_axes(self) -> int:
@@ -153,8 +154,8 @@ def analyse_axes(
 
     With d = var_within_trace/M and e = var_within_ref/N,
 
-        z₁ = (trace − ref)/√(d + e)        for same-source pairs (Eq. 4),
-        z₂ = (trace − μ_B)/√(d + var_B)    for traces (Eq. 5).
+        z₁ = (trace − ref)/√(d + e)        for same-source pairs (the paper's Eq. 4),
+        z₂ = (trace − μ_B)/√(d + var_B)    for traces (the paper's Eq. 5).
 
     A mixture between sources enters Eq. 5 with its mean and its variance, a model whose within variance is integrated
     out with the variances that were trained.

@@ -76,7 +76,7 @@ def cllr_min(llrs: LLRs) -> float:
 
 
 def cllr_min_of_counts(same: Floats, different: Floats) -> float:
-    """:func:`cllr_min` from the counts per unit of a :class:`~lindley.calibration.pav.Tally`."""
+    """`cllr_min` from the counts per unit of a `lindley.calibration.pav.Tally`."""
     first = pool(same, different)
     block_same, block_different = np.add.reduceat(same, first), np.add.reduceat(different, first)
     n_same, n_different = float(same.sum()), float(different.sum())

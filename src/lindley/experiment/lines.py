@@ -1,14 +1,17 @@
-"""YAML that remembers its lines, so that a message can say where."""
+"""YAML that remembers its lines, so that a message can say where; and the text files that it comes in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-__all__ = ["Lines", "read_yaml"]
+from lindley.errors import LindleyError
+
+__all__ = ["Lines", "read_text", "read_yaml"]
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,21 @@ def _refuse_doubles(node: yaml.Node | None, visited: set[int]) -> None:
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _refuse_doubles(value, visited)
+
+
+def read_text(path: Path) -> str:
+    """A text file as people save it: UTF-8, or what Windows calls Unicode (UTF-16 with its mark), which PowerShell writes.
+
+    Raises:
+        LindleyError: if it is neither, or cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+        return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} (0x{error.object[error.start]:02x})"
+        raise LindleyError(f"{path}: {byte} is not UTF-8 text. Save the file with encoding UTF-8.") from error
+    except OSError as error:
+        raise LindleyError(
+            f"{path} cannot be read ({error.strerror or error}). Check that you may read the file."
+        ) from error

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from lindley.data.splits import Protocol
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.lines import Lines, read_yaml
+from lindley.experiment.lines import Lines, read_text, read_yaml
 
 __all__ = ["BUILT_IN", "load_experiment"]
 
@@ -86,7 +86,7 @@ def _read(name_or_path: str) -> tuple[dict[str, Any], Lines]:
                 f"there is no experiment '{name_or_path}': give a built-in one ({', '.join(BUILT_IN)}) or the path of "
                 "a YAML file"
             )
-        text, name = _text(path), path.stem
+        text, name = read_text(path), path.stem
     try:
         content, lines = read_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 40th of January is a ValueError
@@ -94,15 +94,3 @@ def _read(name_or_path: str) -> tuple[dict[str, Any], Lines]:
     if not isinstance(content, dict):
         raise LindleyError(f"{name_or_path} must hold the keys data and models, such as data: glass.csv")
     return {"name": name, **content}, lines
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        byte = f"byte {error.start} (0x{error.object[error.start]:02x})"
-        raise LindleyError(f"{path}: {byte} is not UTF-8 text. Save the file with encoding UTF-8.") from error
-    except OSError as error:
-        raise LindleyError(
-            f"{path} cannot be read ({error.strerror or error}). Check that you may read the file."
-        ) from error

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -105,19 +106,21 @@ class _Scattered:
 
 
 def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tensor:
-    """ln Σ_q exp(−½ [Σ_k v_k r_kq + c_q]) of values v that broadcast to (run, i, j), a few rows at a time.
+    """ln Σ_q exp(−½ [Σ_k v_k r_kq + c_q]) of values v that broadcast to (run, i, j), a few at a time.
 
     Rates r and constants c are (run, 1, node).
     """
-    shape = [max(v.shape[k] for v in values) for k in range(3)]
+    shape = torch.broadcast_shapes(*(v.shape for v in values))  # type: ignore[no-untyped-call]
     exponents = -0.5 * torch.cat([*rates, constant], 1)  # (run, k + 1, node)
-    rows = max(1, at_a_time(TERMS, constant) // max(1, shape[0] * shape[2] * constant.shape[-1]))
+    pairs = max(1, at_a_time(TERMS, constant) // max(1, shape[0] * constant.shape[-1]))
+    columns = pieces(shape[2], pairs)
+    rows = pieces(shape[1], pairs // max(1, shape[2]))
+    spread = [v.expand(shape) for v in values]
     result = constant.new_empty(shape)
-    for some in pieces(shape[1], rows):
-        here = [v if v.shape[1] == 1 else v[:, some] for v in values]
-        here = [v.expand(shape[0], some.stop - some.start, shape[2]) for v in here]
+    for i, j in product(rows, columns):
+        here = [v[:, i, j] for v in spread]
         terms = torch.stack([*here, torch.ones_like(here[0])], -1).flatten(1, 2)  # (run, pairs, k + 1)
-        result[:, some] = torch.logsumexp(terms @ exponents, -1).reshape(here[0].shape)
+        result[:, i, j] = torch.logsumexp(terms @ exponents, -1).reshape(here[0].shape)
     return result
 
 

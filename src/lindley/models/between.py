@@ -11,7 +11,6 @@ at once. The two laws here do so by matrix products: memory is traces × refs, n
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -19,17 +18,19 @@ import torch
 from torch import Tensor
 
 from lindley.models.axes import AxisLaw, Scatter
-from lindley.models.blocks import at_a_time, pieces
+from lindley.models.blocks import at_a_time, pieces, side_by_side
 
 __all__ = ["LN_2PI", "Between", "KernelBetween", "NormalBetween", "coupled", "ln_sum_of_products"]
 
 LN_2PI = math.log(2 * math.pi)
-UNDERFLOW = 1e-280
+UNDERFLOW, SINGLE_UNDERFLOW = 1e-280, 1e-30
 """A sum of products of exponentials below this may have lost terms; it is redone by an exact log-sum-exp."""
 TEMPERATURES = (1 / 16, 1 / 256)
 """Where a sum is bounded: the lower, the wider its range and the looser the bound."""
 TERMS = 1 << 22
-"""Items × kernels held at a time: 32 MiB."""
+"""Items × kernels held at a time for a product: 32 MiB."""
+SUMMED = 1 << 17
+"""Items × kernels at a time that are summed one by one: 1 MiB, which a processor keeps close at hand."""
 TERMS_PER_REDO = 1 << 24
 """Terms of exact sums held at a time: 128 MiB."""
 
@@ -167,6 +168,17 @@ class KernelBetween:
         pair, kernels, u, v = self._terms(x, y, d, e)
         return pair + kernels.exact(*kernels.ln_product(u, v), u, v)
 
+    def ln_joint_given(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """The same of given pairs: x and y are (run, pairs, axis), the result (run, pairs)."""
+        b, delta = self.var, self.var * d + self.var * e + d * e
+        quadratic = (b + e) / delta * x**2 + (b + d) / delta * y**2 - 2 * b / delta * x * y
+        pair = -0.5 * (quadratic + delta.log() + 2 * LN_2PI).sum(-1)
+        return pair + self._kernels(d, e, delta).ln_sum(x * (e / delta) + y * (d / delta))
+
+    def ln_lr_given(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
+        """ln LR of given pairs: x and y are (run, pairs, axis), the result (run, pairs)."""
+        return self.ln_joint_given(x, y, d, e) - self.ln_marginal(x, d) - self.ln_marginal(y, e)
+
     def ln_joint_bounds(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
         """A lower and an upper bound of `ln_joint`, at the price of a product: equal where nothing underflowed.
 
@@ -179,12 +191,15 @@ class KernelBetween:
 
     def _terms(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, _Kernels, Tensor, Tensor]:
         """All but the sum (run, traces, refs), the kernels, and u and v with A_xk = u · μ_k and B_yk = v · μ_k."""
-        b, mu = self.var, self.centres
+        b = self.var
         delta = b * d + b * e + d * e
         rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
-        kernels = _Kernels(mu, self.ln_weights - 0.5 * ((d + e) / delta * mu**2).sum(-1))
-        return coupled(x * (b / delta), y, rows, columns), kernels, x * (e / delta), y * (d / delta)
+        pair = coupled(x * (b / delta), y, rows, columns)
+        return pair, self._kernels(d, e, delta), x * (e / delta), y * (d / delta)
+
+    def _kernels(self, d: Tensor, e: Tensor, delta: Tensor) -> _Kernels:
+        return _Kernels(self.centres, self.ln_weights - 0.5 * ((d + e) / delta * self.centres**2).sum(-1))
 
     def ln_parts(
         self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
@@ -212,14 +227,22 @@ class _Kernels:
 
     def ln_sum(self, points: Tensor) -> Tensor:
         """ln Σ_k exp(w · μ_k + own_k) of points w (run, items, axis): (run, items)."""
-        some = _at_a_time(points, self.own.numel())
-        return torch.cat([torch.logsumexp(self._exponents(w, self.own), -1) for w in torch.split(points, some, 1)], 1)
+        if self._wants_gradient(points):
+            return torch.logsumexp(self._exponents(points, self.own), -1)
+        some = max(1, at_a_time(SUMMED, points) // max(1, self.own.numel()))
+
+        def of(part: slice) -> Tensor:
+            exponents = self._exponents(points[:, part], self.own)
+            top = exponents.amax(-1, keepdim=True)
+            return exponents.sub_(top).exp_().sum(-1).log_().add_(top[..., 0])
+
+        return torch.cat(side_by_side(of, pieces(points.shape[1], some), points), 1)
 
     def ln_product(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """ln Σ_k exp((u + v) · μ_k + own_k) of all pairs of u (run, traces, axis) and v, and where it underflowed."""
-        n_kernels = self.own.shape[1]
-        blocks = pieces(n_kernels, _at_a_time(u, len(u) * max(u.shape[1], v.shape[1])))
-        if len(blocks) == 1:
+        some = max(1, at_a_time(TERMS, u) // max(1, len(u) * max(u.shape[1], v.shape[1])))
+        blocks = pieces(self.own.shape[1], some)
+        if len(blocks) == 1 or self._wants_gradient(u, v):
             return _ln_product(*(self._exponents(w, 0.5 * self.own) for w in (u, v)))
         top_u, top_v = (self._top(w, blocks) for w in (u, v))
         total = torch.zeros(len(u), u.shape[1], v.shape[1], dtype=u.dtype, device=u.device)
@@ -248,14 +271,12 @@ class _Kernels:
         """w · μ_k + own_k of some kernels (run, items, kernel)."""
         return torch.baddbmm(own[:, None, some], points, self.centres[:, some].mT)
 
+    def _wants_gradient(self, *points: Tensor) -> bool:
+        return torch.is_grad_enabled() and any(t.requires_grad for t in (self.centres, self.own, *points))
+
     def _top(self, points: Tensor, blocks: list[slice]) -> Tensor:
         """The largest exponent of every point (run, items, 1)."""
         return torch.stack([self._exponents(points, 0.5 * self.own, b).amax(-1, keepdim=True) for b in blocks]).amax(0)
-
-
-def _at_a_time(where: Tensor, each: int) -> int:
-    """How many points, or kernels, of so many exponents each."""
-    return sys.maxsize if torch.is_grad_enabled() else max(1, at_a_time(TERMS, where) // max(1, each))
 
 
 def coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -295,7 +316,8 @@ def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
 
 def _ln_scaled(total: Tensor, a_max: Tensor, c_max: Tensor) -> tuple[Tensor, Tensor]:
     """ln of sums (run, traces, refs) that were scaled by their rows' and columns' maxima, and where they underflowed."""
-    return total.clamp_min(UNDERFLOW).log() + a_max + c_max.mT, total < UNDERFLOW
+    least = UNDERFLOW if total.dtype == torch.float64 else SINGLE_UNDERFLOW
+    return total.clamp_min(least).log() + a_max + c_max.mT, total < least
 
 
 def _redo(ln_sum: Tensor, lost: Tensor, a: Tensor, c: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ wait for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import pairwise
 from threading import Event
@@ -69,14 +69,18 @@ def side_by_side(function: Callable[[T], Tensor], arguments: Sequence[T], where:
         with torch.inference_mode(inference), torch.no_grad():
             return function(argument)
 
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return list(pool.map(alone, arguments))
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(alone, arguments))
+    finally:
+        torch.set_num_threads(before)  # for threads that are made later, too
 
 
 def or_stop(function: Callable[[int], T], number: int, threads: int, stop: Event) -> list[T]:
     """``function`` of 0 … number − 1 on so many threads, each with one of torch's: for long work with gradients.
 
-    When one of them fails, or Ctrl-C comes, ``stop`` is set for the others to see.
+    When one of them fails, or Ctrl-C comes, ``stop`` is set for the others to see, and those not begun are not.
     """
 
     def alone(at: int) -> T:
@@ -86,10 +90,15 @@ def or_stop(function: Callable[[int], T], number: int, threads: int, stop: Event
     before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(max(1, threads)) as pool:
+            futures = [pool.submit(alone, at) for at in range(number)]
             try:
-                return list(pool.map(alone, range(number)))
+                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
             except BaseException:
                 stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
+            return [future.result() for future in futures]
     finally:
         torch.set_num_threads(before)

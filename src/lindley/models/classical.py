@@ -3,8 +3,8 @@
 With source means z_i of n_i instances, i = 1 … m, and n = Σ n_i:
 
     W = mean over sources with n_i ≥ 2 of their covariance matrices       (within)
-    κ = (n − Σ n_i²/n) / (m − 1)                                         (the effective number of replicates)
-    B = (Σ n_i (z_i − z̄)(z_i − z̄)ᵀ/(m − 1) − W) / κ                      (between)
+    n₀ = (n − Σ n_i²/n) / (m − 1)                                        (the effective number of replicates)
+    B = (Σ n_i (z_i − z̄)(z_i − z̄)ᵀ/(m − 1) − W) / n₀                     (between)
 
 These are the maximum-likelihood estimates (with n − 1 for n) of a balanced table, and the estimates of the
 reference implementations for any other. The normal model takes source means as N(z̄, B); the kernel model as
@@ -45,7 +45,7 @@ class Moments:
     source_means: Floats  # z_i (sources, feature)
     within: Floats  # W (feature, feature)
     between: Floats  # B (feature, feature)
-    replicates: float  # κ
+    replicates: float  # n₀, kappa in the R reference
     bandwidth2: float  # h²
 
     @classmethod
@@ -79,9 +79,9 @@ class Moments:
         )
 
     def eigenbasis(self) -> tuple[Floats, Floats]:
-        """A and λ with Aᵀ W A = 1 and Aᵀ B A = diag(λ): on these axes sources and replicates are uncorrelated.
+        """A and b with Aᵀ W A = 1 and Aᵀ B A = diag(b): on these axes sources and replicates are uncorrelated.
 
-        Sampling can make B indefinite; an axis with λ < 0 shows no difference between sources and gets λ = 0, and
+        Sampling can make B indefinite; an axis with b < 0 shows no difference between sources and gets b = 0, and
         so, in the normal model, an LR of one.
         """
         var_between, basis = scipy.linalg.eigh(self.between, self.within)

@@ -18,7 +18,7 @@ __all__ = ["oracle"]
 def oracle(population: GlassPopulation, scaling: Scaling) -> TwoLevel:
     """A two-level model that knows the population, for values standardised by ``scaling``.
 
-    LR = ∫ p(x, y | τ) π(τ) dτ / (∫ p(x | τ) π(τ) dτ · ∫ p(y | τ) π(τ) dτ), with the batches as kernels of covariance κB
+    LR = ∫ p(x, y | τ) π(τ) dτ / (∫ p(x | τ) π(τ) dτ · ∫ p(y | τ) π(τ) dτ), with the batches as kernels of covariance φB
     and one scatter τ per source. The instances of an item around their mean tell of τ too, and `score` lets them.
     """
     var_between, basis = scipy.linalg.eigh(population.between, population.within)

@@ -8,6 +8,7 @@ otherwise they are computed one by one.
 from __future__ import annotations
 
 from itertools import product
+from typing import TypeGuard, cast
 
 import numpy as np
 import torch
@@ -18,19 +19,20 @@ from lindley.data.splits import Side
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
 from lindley.models.axes import Scatter
-from lindley.models.between import NormalBetween
-from lindley.models.two_level import PairModel, scatter_squares, score
+from lindley.models.between import KernelBetween, NormalBetween
+from lindley.models.blocks import pieces
+from lindley.models.two_level import PairModel, TwoLevel, scatter_squares, score
 
 __all__ = ["distinct_items", "score_pairs"]
 
 Index = NDArray[np.intp]
 
-BY_PRODUCTS, BY_AXES = 150, 10
-"""Entries of a matrix for the time of a pair on its own: where a law is a matrix product, and where it goes axis by axis."""
+BY_PRODUCTS, BY_KERNELS, BY_AXES = 150, 30, 10
+"""Entries of a matrix for the time of a pair on its own: where a law is a matrix product, sums over kernels, goes by axes."""
 BLOCK_MATRIX = 1 << 22
 """Entries of the matrix at a time: 32 MiB."""
-BLOCK_AXES, BLOCK_DIAGONAL = 1 << 12, 128
-"""Pairs at a time where they are computed one by one: axis by axis, and as the diagonal of a matrix."""
+BLOCK_AXES, BLOCK_KERNELS, BLOCK_DIAGONAL = 1 << 12, 1 << 16, 128
+"""Pairs at a time where they are computed one by one: by axes, by kernels, and as the diagonal of a matrix."""
 
 
 def distinct_items(values: Floats) -> tuple[Side, Index]:
@@ -63,7 +65,8 @@ def score_pairs(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
         raise ValueError(f"pairs are scored by a model of one run: this one has {len(model.centre)}")
     if not len(trace):
         return np.empty(0)
-    if len(traces.source) * len(refs.source) <= (BY_AXES if _goes_by_axes(model) else BY_PRODUCTS) * len(trace):
+    a_pair = BY_AXES if _goes_by_axes(model) else BY_KERNELS if _has_kernels(model) else BY_PRODUCTS
+    if len(traces.source) * len(refs.source) <= a_pair * len(trace):
         return _from_matrix(model, traces, refs, trace, ref)
     return _one_by_one(model, traces, refs, trace, ref)
 
@@ -86,7 +89,7 @@ def _pairwise(edges: Index) -> list[tuple[int, int]]:
 
 
 def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
-    """Of a law by matrix products, pairs are the diagonals of small matrices."""
+    """Axis by axis, or kernel by kernel; of other laws, pairs are the diagonals of small matrices."""
     llr = np.empty(len(trace))
     by_axes = _goes_by_axes(model)
     of_trace, of_ref = (torch.from_numpy(side.mean).to(model.centre)[None] for side in (traces, refs))
@@ -96,6 +99,11 @@ def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
     size = BLOCK_AXES if by_axes else BLOCK_DIAGONAL
     for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
         chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
+        if _has_kernels(model):
+            with torch.inference_mode():
+                ln_lr = _by_kernels(model, of_trace, of_ref, trace[chosen], ref[chosen], n_trace, n_ref)
+            llr[chosen] = ln_lr.cpu().numpy() / LN10
+            continue
         for begin in range(0, len(chosen), size):
             some = chosen[begin : begin + size]
             i, j = torch.from_numpy(trace[some]), torch.from_numpy(ref[some])
@@ -109,6 +117,23 @@ def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
                     ln_lr = model.ln_lr(of_trace[:, i], of_ref[:, j], n_trace, n_ref, scatter)[0].diagonal()
             llr[some] = ln_lr.cpu().numpy() / LN10
     return llr
+
+
+def _by_kernels(
+    model: TwoLevel, traces: Tensor, refs: Tensor, trace: Index, ref: Index, n_trace: int, n_ref: int
+) -> Tensor:
+    """ln LRs (pairs,) of a kernel density; what belongs to an item alone is computed once."""
+    (used_x, i), (used_y, j) = (map(torch.from_numpy, np.unique(k, return_inverse=True)) for k in (trace, ref))
+    x, y = model.project(traces[:, used_x]), model.project(refs[:, used_y])
+    d, e = model.var_within_trace / n_trace, model.var_within_ref / n_ref
+    law = cast(KernelBetween, model.between)
+    of_x, of_y = law.ln_marginal(x, d)[0], law.ln_marginal(y, e)[0]
+    blocks = [(i[some], j[some]) for some in pieces(len(i), BLOCK_KERNELS)]
+    return torch.cat([law.ln_joint_given(x[:, k], y[:, l], d, e)[0] - of_x[k] - of_y[l] for k, l in blocks])
+
+
+def _has_kernels(model: PairModel) -> TypeGuard[TwoLevel]:
+    return isinstance(model, TwoLevel) and isinstance(model.between, KernelBetween)
 
 
 def _goes_by_axes(model: PairModel) -> bool:

@@ -27,8 +27,8 @@ class Architecture:
     """Which two-level model: a choice for each of its parts.
 
     ``projection``
-        *single*: z = d Q. *double* (Eq. 3): z = d Q_w diag(1/√var_within) Q_b; instances are whitened within sources,
-        so that one within variance is 1 on every axis.
+        *single*: z = d Q. *double* (the paper's Eq. 3): z = d Q_w diag(1/√var_within) Q_b; instances are whitened within
+        sources, so that one within variance is 1 on every axis.
     ``within``
         1: trace and ref share their within variance (the "TLM-formula"). 2: each has its own.
     ``components``

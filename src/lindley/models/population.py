@@ -1,9 +1,9 @@
 """Where sources are: kernels of two widths over known sources, and a broad background for the regions between them.
 
-    f(θ) = (1 − π) Σ_k w_k [(1 − η) N(θ; μ_k, h² λ) + η N(θ; μ_k, g² λ)] + π Σ_j b_j N(θ; 0, c_j λ)
+    f(θ) = (1 − π) Σ_k w_k [(1 − η) N(θ; μ_k, h² λ) + η N(θ; μ_k, h_n² λ)] + π Σ_j a_j N(θ; 0, m_j λ)
 
-The wide kernels (h) describe the population, the narrow ones (g) its production batches: sources that nearly repeat one
-another. The background (c = 4, 20 and 100 with b = 0.9, 0.09 and 0.01) has room for sources far from all others: a rare source
+The wide kernels (h) describe the population, the narrow ones (h_n) its production batches: sources that nearly repeat one
+another. The background (m = 4, 20 and 100 with a = 0.9, 0.09 and 0.01) has room for sources far from all others: a rare source
 must not be taken for a spoilt measurement of a common one. Seen with a normal error of variance v, every variance grows by v.
 """
 
@@ -21,7 +21,7 @@ from lindley.models.blocks import at_a_time
 __all__ = ["BACKGROUND", "Population", "ln_background", "ln_mixture"]
 
 BACKGROUND = ((0.9, 4.0), (0.09, 20.0), (0.01, 100.0))
-"""b and c: weights and variances of the background, in units of the variance between sources."""
+"""a and m: weights and variances of the background, in units of the variance between sources."""
 NEGLIGIBLE = 35.0
 """Kernels below e^−35 of the background are left out where they cost time."""
 TERMS = 1 << 22
@@ -36,7 +36,7 @@ class Population:
     ln_weights: Tensor  # ln w_k (run, kernel); −inf for padding
     var: Tensor  # λ (run, 1, axis)
     width: Tensor  # h (run, 1, 1)
-    narrow_width: Tensor  # g (run, 1, 1)
+    narrow_width: Tensor  # h_n (run, 1, 1)
     narrow_weight: Tensor  # η (run, 1, 1)
     background: Tensor  # π (run, 1, 1)
 
@@ -80,7 +80,7 @@ class Population:
 
 
 def ln_background(points: Tensor, var: Tensor, error: Tensor) -> Tensor:
-    """ln Σ_j b_j N(points; 0, c_j λ + error), (run, points)."""
+    """ln Σ_j a_j N(points; 0, m_j λ + error), (run, points)."""
     parts = []
     for weight, scale in BACKGROUND:
         total = scale * var + error

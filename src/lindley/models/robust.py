@@ -2,17 +2,20 @@ r"""The robust two-level model: feature-based LRs that need no calibration after
 
 In the generalised eigenbasis of within and between covariances (`lindley.models.eigenbasis`) a trace is the mean x of M
 instances and a ref the mean y of N. With f the law of source means (`lindley.models.population`), δ = x − y,
-z = (M x + N y)/(M + N), g and c the laws of δ of `lindley.models.tails` and s that of `lindley.models.spikes`,
+z = (M x + N y)/(M + N), g and c the laws of δ of `lindley.models.tails`, s that of `lindley.models.spikes`, and w the variance
+within of one instance,
 
     p(x, y | H1) = (1 − ε_M − ε_N − ½ε − σ_M − σ_N) Σ_q ω_q g_q(δ) f_q(z) + ½ε c_both(δ) f_5(z)
                    + [ε_M c_trace(δ) + σ_M s_trace(δ)] f(y) + [ε_N c_ref(δ) + σ_N s_ref(δ)] f(x)
     p(x, y | H2) = (1 − ρ) p(x) p(y)
-                   + ρ (1 − τ) ¼ [p(x, y | H1) + Σ_j ∏ t_ν(δ; v + 2 j γ λ) f(z)] + ρ τ s(δ) ½ [f(x) + f(y)]
-    p(x) = (1 − ε_M − ½ε − σ_M) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s var_within / M) + σ_M (f's background, spiked)
+                   + ρ (1 − ψ) ¼ [p(x, y | H1) + Σ_j ∏ t_ν(δ; v + 2 j γ λ) f(z)] + ρ ψ s(δ) ½ [f(x) + f(y)]
+    p(x) = (1 − ε_M − ½ε − σ_M) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s w / M)
+           + σ_M Σ_f Σ_k N(x; 0, 4 λ + w/M + 2 k (w/M²) u_f u_fᵀ) / 2p
 
-with ε_M = 1 − (1 − ε/4)^M and σ_M = 1 − (1 − σ/2)^M. An instance is contaminated with the probability ε/4, all of a pair's with
-½ε, and an instance has a spike with σ/2. f_q is the law of sources seen with the normal error of its argument, for a source
-that scatters with τ_q (f_5 with the largest of five), and f = Σ_q ω_q f_q.
+with ε_M = 1 − (1 − ε/4)^M and σ_M = 1 − (1 − σ/2)^M. The last term of p(x) is the narrowest part of f's background, 4 λ, moved
+by a spike in one of the p features (u_f and k as in `lindley.models.spikes`). An instance is contaminated with the probability
+ε/4, all of a pair's with ½ε, and an instance has a spike with σ/2. f_q is the law of sources seen with the normal error of its
+argument, for a source that scatters with τ_q (f_5 with the largest of five), and f = Σ_q ω_q f_q.
 
 f_q(z) g_q(δ) is exact for normal replicates, where mean and difference are independent. With a scatter of its own on every axis
 it is an approximation that is good where sources differ by more than their replicates do: with var_between/var_within = 10, 100
@@ -20,8 +23,8 @@ and 1000 on each of four axes, ln LR was off by 0.15, 0.02 and 0.003 in the mean
 Contaminated instances are taken to be rare, and are not looked for among those that a mean was taken of.
 
 The terms with ρ say that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction of forensic
-DNA). They may be as alike as one source is to itself, differ a little on all axes, or in a feature or two (τ). The first of
-these bounds the LR, from data: LR ≤ 4/(ρ (1 − τ)), however rare the features and however poor the model far from all sources.
+DNA). They may be as alike as one source is to itself, differ a little on all axes, or in a feature or two (ψ). The first of
+these bounds the LR, from data: LR ≤ 4/(ρ (1 − ψ)), however rare the features and however poor the model far from all sources.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class Tails:
     spike: Tensor  # σ, probability that a feature of a pair of instances is off
     second_spike: Tensor  # κ, probability that a second one is off too
     relatedness: Tensor  # ρ, probability that two different sources are of one batch
-    variants: Tensor  # τ, probability that two sources of one batch differ in a feature or two
+    variants: Tensor  # ψ, probability that two sources of one batch differ in a feature or two
     batch_var: Tensor  # γ, variance within a batch in units of the variance between sources
 
     def ln_pair(

@@ -1,16 +1,16 @@
 r"""Even scatter: features whose replicates vary more at one level than at another, mapped to where they do not.
 
-If the scatter of replicates goes with the level of a feature x, standardised over sources, as sd(x) ∝ exp(b x), then
+If the scatter of replicates goes with the level of a feature x, standardised over sources, as sd(x) ∝ exp(r x), then
 
-    u(x) = ∫₀ˣ exp(−b s) ds = (1 − exp(−b x))/b
+    u(x) = ∫₀ˣ exp(−r s) ds = (1 − exp(−r x))/r
 
 has the same scatter everywhere (the logarithm, a root and the identity are such maps). Beyond the levels of known sources u
 goes on along its tangent. An LR does not change under a one-to-one map of a feature: this is a choice of coordinates, in
 which one within covariance fits all sources better.
 
-b is the slope of a regression of ½ ln(c² + ¼ m²) on the level, c being the contrasts of replicates and m their median size:
-half a median keeps the logarithm of near-coincidences, and rounding, from deciding. A slope b with standard error s is
-shrunk to b (1 − 2 s²/b²)₊, so that features without such a trend are left alone.
+r is the slope of a regression of ½ ln(c² + ¼ m²) on the level, c being the contrasts of replicates and m their median size:
+half a median keeps the logarithm of near-coincidences, and rounding, from deciding. A slope r with standard error s is
+shrunk to r (1 − 2 s²/r²)₊, so that features without such a trend are left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lindley.models.sources import Sources
 __all__ = ["Stabiliser", "fit_stabiliser"]
 
 STEEPEST = 1.0
-"""|b| at most: e-fold scatter per standard deviation of the level."""
+"""|r| at most: e-fold scatter per standard deviation of the level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Stabiliser:
 
     level: Tensor  # mean over sources
     spread: Tensor  # standard deviation over sources
-    slope: Tensor  # b
+    slope: Tensor  # r
     low: Tensor  # of the known levels, standardised
     high: Tensor
 

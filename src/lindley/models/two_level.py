@@ -15,7 +15,7 @@ from torch import Tensor
 from lindley.data.splits import Side
 from lindley.llrs import LN10
 from lindley.models.axes import AxisLaw, Scatter
-from lindley.models.between import Between
+from lindley.models.between import Between, KernelBetween
 
 __all__ = ["PairModel", "ScatterModel", "TwoLevel", "item_squares", "map_tensors", "scatter_squares", "score"]
 
@@ -201,6 +201,9 @@ class TwoLevel:
         """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
         if self.has_axis_shares:
             return self.ln_lr_pairs(trace, ref, n_trace, n_ref, scatter).sum(-1)
+        if isinstance(self.between, KernelBetween):
+            x, y = self.project(trace), self.project(ref)
+            return self.between.ln_lr_given(x, y, *self._variances(n_trace, n_ref))
         # Every pair as a run of its own: of all traces against all refs, only these are wanted.
         runs, pairs = trace.shape[:2]
         each = self.map(lambda t: t.repeat_interleave(pairs, 0) if t.ndim > 1 and len(t) == runs else t)

@@ -169,7 +169,7 @@ class PairBatches:
     has_ref: Tensor  # (run, source)
     sources: Shuffle
     rows: list[Tensor]  # per batch: positions of the traces (run, size)
-    columns: list[Tensor]  # per batch: positions of the refs (run, size + h)
+    n: Tensor  # sources of every run (run, 1), float64
     sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (1, size, size + h)
     band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h); few of them differ
 
@@ -187,27 +187,31 @@ class PairBatches:
         shuffle = Shuffle.draw([np.arange(k, dtype=np.int64) for k in n], epochs, generators)
         slots = _slots(n, n_batches(min(n), size))
         reach = max(k // 2 for k in n)
-        rows, columns = [], []
+        rows = []
         sign: list[Tensor] = []
         band: list[Tensor] = []
         circle = torch.tensor([[float(k)] for k in n], dtype=torch.float64)
         for positions, there in slots:
             ahead = torch.arange(positions.shape[1] + reach, dtype=torch.float64)
-            column = torch.fmod(positions[:, :1] + ahead, circle)
             step = ahead - torch.arange(positions.shape[1])[:, None]  # (size, size + h): how far ahead the ref stands
             full = circle[..., None]
             facing = (2 * step == full) & (positions[..., None] < full / 2)
             meets = (step >= 0) & ((2 * step < full) | facing) & there[..., None]
             rows.append(positions)
-            columns.append(column)
             sign.append(_one_of(sign, torch.where(step == 0, -1.0, 1.0).to(dtype)[None]))
             band.append(_one_of(band, meets.to(dtype)))
-        return cls(x, y, has_ref, shuffle, rows, columns, sign, band)
+        return cls(x, y, has_ref, shuffle, rows, circle, sign, band)
+
+    def columns(self, batch: int) -> Tensor:
+        """Positions of the refs of a batch (run, size + h): those from its first trace on, around the circle."""
+        first = self.rows[batch][:, :1]
+        ahead = torch.arange(self.band[batch].shape[2], dtype=first.dtype, device=first.device)
+        return torch.fmod(first + ahead, self.n)
 
     def take(self, epoch: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Traces (run, size, feature), refs (run, size + h, feature) and the weights of their pairs."""
         width = self.x.shape[-1]
-        row, column = (self.sources.take(epoch, p[batch]) for p in (self.rows, self.columns))
+        row, column = (self.sources.take(epoch, p) for p in (self.rows[batch], self.columns(batch)))
         x = self.x.gather(1, row[..., None].expand(-1, -1, width))
         y = self.y.gather(1, column[..., None].expand(-1, -1, width))
         pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]

@@ -43,6 +43,8 @@ SHRINKAGES = (0.1, 0.02, 0.3, 0.6)
 SHRINKAGE_SD = 1.5
 """Of the normal prior of ln(shrinkage), around the usual one."""
 ALL_STEPS = STEPS * len(SHRINKAGES)
+MOST_THREADS = 4
+"""Runs that are fitted side by side, at most: operations are short, and Python hands them out one at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +75,8 @@ def fit_robust(
         seeds: one per run, for its folds and draws.
         progress: called with the step, of `ALL_STEPS` at most, and the held-out cost, both in the mean over runs.
         centre: of the prior of the scalars (scalar,); those of another table, where there is one.
-        threads: runs that are fitted side by side, as many as torch may use unless given; they change no number.
+        threads: runs that are fitted side by side, as many as torch may use unless given, `MOST_THREADS` at most; they
+            change no number.
 
     Raises:
         LindleyError: if a run has too few sources with replicates.
@@ -96,7 +99,8 @@ def fit_robust(
         done[run] = ALL_STEPS
         return found
 
-    found = or_stop(one, len(runs), torch.get_num_threads() if threads is None else threads, stop)
+    side_by_side = min(MOST_THREADS, torch.get_num_threads() if threads is None else threads)
+    found = or_stop(one, len(runs), side_by_side, stop)
     scalars, shrinkage = torch.stack([theta for theta, _ in found]), tuple(weight for _, weight in found)
     return FittedRobust(_made(runs, scalars, shrinkage), scalars, shrinkage)
 

@@ -32,7 +32,7 @@ class Scalar:
 SCALARS = (
     Scalar("within", 1.0, 0.5),  # variance within sources, in units of the basis's own
     Scalar("width", 0.35, 0.5),  # h
-    Scalar("narrow_width", 0.08, 1.0),  # g
+    Scalar("narrow_width", 0.08, 1.0),  # h_n
     Scalar("narrow_weight", 0.1, 1.0, True),  # η
     Scalar("background", 0.1, 1.0, True),  # π
     Scalar("nu", 10.0, 1.0),  # ν
@@ -41,7 +41,7 @@ SCALARS = (
     Scalar("spike", 0.01, 1.5, True),  # σ
     Scalar("second_spike", 0.1, 1.0, True),  # κ
     Scalar("relatedness", 0.001, 1.5, True),  # ρ
-    Scalar("variants", 0.1, 1.0, True),  # τ
+    Scalar("variants", 0.1, 1.0, True),  # ψ
     Scalar("batch_var", 0.01, 1.5),  # γ
 )
 START = torch.tensor(
