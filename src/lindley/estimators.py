@@ -133,15 +133,18 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         """−Cllr on instances and their sources, given as in ``fit``: the higher the better, for a search or a validation.
 
         The first ``n_trace_instances`` rows of every source are its trace and the next ``n_ref_instances`` are its ref; all
-        traces are set against all refs. Use ``GroupKFold`` with ``groups=y``, so that no source is in both parts.
+        traces are set against all refs. Sources with fewer rows are left out. Use ``GroupKFold`` with ``groups=y``, so that no
+        source is in both parts.
         """
         check_is_fitted(self)
         values, source = validate_data(self, X, y, dtype=np.float64, reset=False)
-        _, code = np.unique(source, return_inverse=True)
-        names = np.array([f"{k:08d}" for k in range(code.max() + 1)])[code]
-        part = draw_part(values, names, None, None, self.n_trace_instances, self.n_ref_instances)
-        if not len(part.ref.source) or len(part.trace.source) < 2:
-            raise ValueError("a score needs two sources at least, one of them measured twice")
+        _, code, count = np.unique(source, return_inverse=True, return_counts=True)
+        size = self.n_trace_instances + self.n_ref_instances
+        if np.count_nonzero(count >= size) < 2:
+            raise ValueError(f"a score needs two sources at least with {size} rows, for a trace and a ref")
+        complete = (count >= size)[code]
+        names = np.array([f"{k:08d}" for k in range(len(count))])[code[complete]]
+        part = draw_part(values[complete], names, None, None, self.n_trace_instances, self.n_ref_instances)
         llr = self.fitted_.llr_matrix(part.trace, part.ref)
         return -cllr(LLRs.from_matrix(llr, part.trace.source, part.ref.source))
 

@@ -8,13 +8,14 @@ the *sources*, drawn here; a model that needs none is fitted on all of them. So 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from lindley.calibration import Chain, fit_chain
 from lindley.data.scaling import Scaling
@@ -49,12 +50,20 @@ class ModelChoices(ModelConfig):
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where a neural model is trained")
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> Self:
-        """The choices, or what is wrong with them, in plain words."""
+    def read(cls, content: Mapping[str, Any], beside: Collection[str] = ()) -> Self:
+        """The choices, or what is wrong with them, in plain words.
+
+        ``beside`` names settings that the caller has taken out of the content, so that an error can name them too.
+        """
         try:
             return cls.model_validate(dict(content))
         except ValidationError as error:
-            raise LindleyError("; ".join(_plain(dict(problem)) for problem in error.errors())) from error
+            raise LindleyError("; ".join(_plain(dict(problem), beside) for problem in error.errors())) from None
+
+    @field_validator("calibration", mode="before")
+    @classmethod
+    def _one_word(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @property
     def needs_unseen(self) -> bool:
@@ -73,14 +82,32 @@ class ModelChoices(ModelConfig):
         return self
 
 
-def _plain(problem: dict[str, Any]) -> str:
+HINTS = {
+    "validation": "it is a share, such as 0.33",
+    "calibration": "it is a list, as in [logistic, elub]",
+    "options": "write them as in {epochs: 500, learning_rate: 0.003}",
+}
+"""What a setting looks like, for whoever wrote something else."""
+
+
+def _plain(problem: dict[str, Any], beside: Collection[str]) -> str:
     place = problem["loc"]
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
-        kind: type[OptionsConfig] | type[ModelChoices] = OptionsConfig if place[:1] == ("options",) else ModelChoices
-        known = [name for name in kind.model_fields if name != "label"]
-        message = f"there is no such setting; there are {', '.join(known)}"
+        message = _no_such_setting(str(place[-1]), place[:-1] == ("options",), problem["input"], beside)
+    elif len(place) == 1 and place[0] in HINTS:
+        message = f"{message}, and not {problem['input']!r}: {HINTS[place[0]]}"
     return f"{'.'.join(map(str, place))}: {message}" if place else message
+
+
+def _no_such_setting(name: str, in_options: bool, value: Any, beside: Collection[str]) -> str:
+    options = list(OptionsConfig.model_fields)
+    if name in options and not in_options:
+        return f"it is an option of the model: write it under options, as in 'options: {{{name}: {value}}}'"
+    known = options if in_options else [key for key in ModelChoices.model_fields if key != "label"] + list(beside)
+    guess = get_close_matches(name, known, n=1)
+    meant = f". Did you mean '{guess[0]}'? There" if guess else "; there"
+    return f"there is no such setting{meant} are {', '.join(known)}"
 
 
 @dataclass(eq=False)
@@ -165,13 +192,14 @@ def fit_model(
     n_trace: int = 1,
     n_ref: int = 1,
     hold_out: bool = False,
+    features: Sequence[str] | None = None,
     progress: Progress = silent,
 ) -> FittedModel:
     """Fit a model on instances (rows, feature) and the sources that they come from (rows,).
 
     Sources of one ``group`` (rows,) are kept from the model together, or not at all. A calibration is fitted on pairs of
-    ``n_trace`` against ``n_ref`` instances. ``hold_out`` keeps sources from the model also where it does not need that
-    itself.
+    ``n_trace`` against ``n_ref`` instances, and without sources that have fewer. ``hold_out`` keeps sources from the model
+    also where it does not need that itself.
 
     Raises:
         LindleyError: if there are too few sources, or too few with several instances.
@@ -189,7 +217,8 @@ def fit_model(
     if choices.validation > 0 and (hold_out or choices.needs_unseen):
         unseen = _unseen(labels if group is None else np.asarray(group)[first], choices.validation, rng)
     rows = unseen[code]
-    scaling = Scaling.fit(matrix[~rows], [f"feature {k + 1}" for k in range(matrix.shape[1])], "the sources to fit on")
+    called = [f"feature {k + 1}" for k in range(matrix.shape[1])] if features is None else list(features)
+    scaling = Scaling.fit(matrix[~rows], called, "the sources to fit on")
     name = choices.name
     groups = None if group is None else np.unique(np.asarray(group), return_inverse=True)[1].astype(np.str_)
     gaussianising = None
@@ -204,7 +233,7 @@ def fit_model(
         )
         scaled = gaussianising(scaled)
     seen, kept = ((scaled[some], names[some], None if groups is None else groups[some]) for some in (~rows, rows))
-    model, chain = _fitted(choices, seen, kept, rng, (n_trace, n_ref), progress)
+    model, chain = _fitted(choices, seen, kept, rng, (n_trace, n_ref), features, progress)
     return FittedModel(name, scaling, gaussianising, model, chain, labels[~unseen], labels[unseen])
 
 
@@ -236,11 +265,17 @@ def draw_part(
 def _unseen(group: Labels, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which sources are kept from the model, given the group of each."""
     groups, code = np.unique(group, return_inverse=True)
-    n = max(MIN_GROUPS_PER_PART, round(share * len(groups)))
-    if len(groups) - n < MIN_GROUPS_PER_PART:
+    least = MIN_GROUPS_PER_PART
+    if len(groups) < 2 * least:
         raise LindleyError(
-            f"{len(groups)} sources (or groups of sources) are too few: {n} would be kept for validation and "
-            f"{len(groups) - n} left to fit on, and each needs {MIN_GROUPS_PER_PART} at least"
+            f"{2 * least} sources (or groups of sources) at least are needed, {least} to fit on and {least} that are kept "
+            f"from the model, and there {'is' if len(groups) == 1 else 'are'} {len(groups)}: give more sources"
+        )
+    n = max(least, round(share * len(groups)))
+    if len(groups) - n < least:
+        raise LindleyError(
+            f"validation: of {len(groups)} sources (or groups of sources) a share of {share:.3g} leaves {len(groups) - n} to "
+            f"fit on, and {least} at least are needed: give a smaller share, or more sources"
         )
     unseen = np.zeros(len(groups), dtype=np.bool_)
     unseen[np.argsort(rng.random(len(groups)), kind="stable")[:n]] = True
@@ -257,6 +292,7 @@ def _fitted(
     kept: Rows,
     rng: np.random.Generator,
     shape: tuple[int, int],
+    features: Sequence[str] | None,
     progress: Progress,
 ) -> tuple[PairModel, Chain]:
     """The model, from its root over its integration to its calibration."""
@@ -265,19 +301,53 @@ def _fitted(
     fit_on = draw_part(*seen, rng)
     validate = [draw_part(*kept, rng)] if name.is_trained else []
     training = TrainingConfig(device=choices.device)
-    fitted = fit_root(name, [fit_on], validate, seeds, training=training, watched=0, progress=progress)
+    fitted = fit_root(
+        name, [fit_on], validate, seeds, training=training, watched=0, features=features, progress=progress
+    )
     model = integrate(name, fitted.model, [fit_on], validate, seeds)
     if not name.calibrations:
         return model, Chain((), ())
-    if not choices.needs_unseen:
-        assert fitted.again is not None
-        held_out = held_out_llrs([draw_part(*seen, rng, *shape)], fitted.again(0), rng)
-        return model, fit_chain(name.calibrations, held_out)
-    part = draw_part(*kept, rng, *shape)
-    if not len(part.ref.source):
+    part = draw_part(*(kept if choices.needs_unseen else seen), rng, *shape)
+    some = _complete(part, shape, "sources kept for validation" if choices.needs_unseen else "sources")
+    if choices.needs_unseen:
+        llr = score(model, [some.trace], [some.ref])[0]
+        return model, fit_chain(name.calibrations, LLRs.from_matrix(llr, some.trace.source, some.ref.source))
+    assert fitted.again is not None
+    held_out = held_out_llrs([some], _on_all_others(fitted.again(0), some, part), rng)
+    return model, fit_chain(name.calibrations, held_out)
+
+
+def _complete(part: Part, shape: tuple[int, int], what: str) -> Part:
+    """The sources of a part that have all instances of a trace and of a ref."""
+    n_trace, n_ref = shape
+    _, code, count = np.unique(part.source, return_inverse=True, return_counts=True)
+    enough = count >= n_trace + n_ref
+    if np.count_nonzero(enough) < 2:
         raise LindleyError(
-            f"none of the {len(part.trace.source)} sources kept for validation has a second measurement, so that there is "
-            "no same-source pair to calibrate on: give more sources with replicates"
+            f"a calibration needs pairs like those that it is for, of {n_trace} trace and {n_ref} ref "
+            f"{'instance' if n_ref == 1 else 'instances'}: {np.count_nonzero(enough)} of the {len(count)} {what} have "
+            f"{n_trace + n_ref} instances, and two such sources at least are needed. Give more sources with so many "
+            "instances, or ask for fewer instances (n_trace_instances, n_ref_instances)."
         )
-    llr = score(model, [part.trace], [part.ref])[0]
-    return model, fit_chain(name.calibrations, LLRs.from_matrix(llr, part.trace.source, part.ref.source))
+    return _rows(part, enough[code])
+
+
+def _on_all_others(fit: Callable[[Part], PairModel], some: Part, everything: Part) -> Callable[[Part], PairModel]:
+    """``fit`` for a cross-fit of ``some`` sources: it learns from the others of ``everything`` too, if no group is held out."""
+    if len(some.source) == len(everything.source):
+        return fit
+
+    def fit_more(rest: Part) -> PairModel:
+        held_out = np.setdiff1d(_groups(some), _groups(rest))
+        return fit(_rows(everything, ~np.isin(_groups(everything), held_out)))
+
+    return fit_more
+
+
+def _groups(part: Part) -> NDArray[np.str_]:
+    return part.source if part.group is None else part.group
+
+
+def _rows(part: Part, which: NDArray[np.bool_]) -> Part:
+    group = None if part.group is None else part.group[which]
+    return Part(part.values[which], part.source[which], part.is_trace[which], group)

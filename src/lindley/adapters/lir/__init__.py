@@ -3,9 +3,10 @@
 In an experiment file every name here is used by its full name, ``architecture: lindley.adapters.lir.two_level``, or by the
 short name that `registry.yaml` gives it::
 
-    data ──▶ architecture ──▶ modules ──▶ output
-    table    two_level        calibrators  metrics
-             saved_system     bounders
+    data ────▶ architecture ──▶ modules ──▶ output
+    table      two_level        calibrators  metrics
+    case       saved_system     bounders
+    groups
 
 LiR splits its data two ways; what needs sources that a model has not seen gets its own share of the training sources
 inside ``fit``.
@@ -21,10 +22,12 @@ except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "lir":
         raise
     raise ModuleNotFoundError(
-        "lindley.adapters.lir needs LiR, which is not installed: pip install 'lindley[lir]', with Python 3.12 or newer",
+        'lindley.adapters.lir needs LiR, which is not installed: pip install ".[lir]" in the folder of lindley, with '
+        "Python 3.12 or newer",
         name=error.name,
     ) from None
 
+from lindley.adapters.lir.case import CasePairs, case_pairs
 from lindley.adapters.lir.data import Table
 from lindley.adapters.lir.metrics import (
     cllr,
@@ -37,6 +40,7 @@ from lindley.adapters.lir.metrics import (
 )
 from lindley.adapters.lir.pairing import AllPairs
 from lindley.adapters.lir.parsers import saved_system, two_level
+from lindley.adapters.lir.strategies import GroupsCrossValidation, GroupsTrainTestSplit
 from lindley.adapters.lir.system import SavedSystem, TwoLevelSystem
 from lindley.adapters.lir.transformers import (
     ElubBounder,
@@ -50,7 +54,10 @@ from lindley.adapters.lir.transformers import (
 __all__ = [
     "REGISTRY",
     "AllPairs",
+    "CasePairs",
     "ElubBounder",
+    "GroupsCrossValidation",
+    "GroupsTrainTestSplit",
     "InvarianceBounder",
     "KernelCalibrator",
     "LogisticCalibrator",
@@ -59,6 +66,7 @@ __all__ = [
     "Table",
     "TwoLevelModel",
     "TwoLevelSystem",
+    "case_pairs",
     "cllr",
     "cllr_cal",
     "cllr_min",

@@ -2,42 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import index
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from lir.data.models import DataProvider, FeatureData, InstanceData, LLRData, PairedFeatureData
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
+from lindley.adapters.lir.columns import feature_name, names_of
+from lindley.adapters.lir.reading import load, reading, told_in_yaml
+from lindley.calibration.bounds import Bounds
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
+from lindley.experiment.named import FittedModel, ModelChoices, fit_model
 from lindley.llrs import Floats, LLRs
 from lindley.models.pairs import distinct_items
 
-__all__ = ["Table", "as_llr_data", "features_of", "instances_of", "labelled", "paired_like"]
+__all__ = [
+    "Table",
+    "as_llr_data",
+    "bounds_of",
+    "features_of",
+    "fit_on",
+    "instances_of",
+    "labelled",
+    "naming_pairs",
+    "paired_like",
+    "plain_labels",
+    "whole_number",
+]
+
+Some = TypeVar("Some", bound=InstanceData)
 
 
 class Table(DataProvider):  # type: ignore[misc]
     """A named data set of lindley's, or any CSV or Excel file that it reads, checked as ``lindley check`` does.
 
     Takes what the ``data`` section of an experiment file takes: ``data: nfi-glass``, or ``data: glass.csv`` with
-    ``source_column``, ``group_column``, ``transform`` and so on. A group column becomes the field ``group_ids``, and the
-    validation share of a lindley architecture then keeps groups together.
+    ``source_column``, ``group_column``, ``transform`` and so on. LiR looks for the file beside the experiment file, too. As
+    LiR splits the data, or does not, a few sources will do.
+
+    A group column becomes the field ``group_ids``, and the validation share of a lindley architecture then keeps groups
+    together. The fields ``feature_names`` and ``transform`` say what the features are: a system takes them by their names.
     """
 
-    def __init__(self, data: str, **reading: Any) -> None:
-        try:
-            self.config = DataConfig.model_validate({"data": data, **reading})
-        except ValidationError as error:
-            known = ", ".join(name for name in DataConfig.model_fields if name != "data")
-            problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors())
-            raise LindleyError(f"{problems}. Beside data there are {known}.") from error
+    def __init__(self, data: str, **options: Any) -> None:
+        self.config = reading(data, options)
 
     def get_instances(self) -> FeatureData:
         """One instance per row of the table, with its source."""
-        table = self.config.load()
-        groups = {} if table.group is table.source else {"group_ids": table.group}
-        return FeatureData(features=table.values, source_ids=table.source, instance_ids=table.instance, **groups)
+        with told_in_yaml():
+            table = load(self.config)
+        config = self.config
+        fields: dict[str, Any] = {} if table.group is table.source else {"group_ids": table.group}
+        if config.reference_column is not None:
+            fields["reference_column"] = config.reference_column
+        return FeatureData(
+            features=table.values,
+            source_ids=table.source,
+            instance_ids=table.instance,
+            feature_names=table.features,
+            transform=config.transform,
+            **fields,
+        )
 
 
 def features_of(instances: InstanceData, what: str) -> FeatureData:
@@ -48,21 +76,143 @@ def features_of(instances: InstanceData, what: str) -> FeatureData:
         )
     if instances.source_ids is None or instances.source_ids.ndim != 1:
         raise LindleyError(f"{what} needs one source per instance: set source_ids of the data")
-    return instances
+    return plain_labels(instances)
+
+
+def plain_labels(instances: Some) -> Some:
+    """The instances with sources that can be compared: where some are text and others numbers, all become text.
+
+    Raises:
+        LindleyError: if a source is None or NaN.
+    """
+    labels = instances.source_ids
+    if labels is None or labels.dtype.kind not in "Of":
+        return instances
+    flat = labels.reshape(-1)
+    if labels.dtype.kind == "f":
+        missing = np.isnan(flat)
+    else:
+        missing = np.array([not isinstance(x, str) and str(x) in ("None", "nan", "<NA>", "NaT") for x in flat], bool)
+    if missing.any():
+        place = int(np.argmax(missing))
+        row = f"pair {place // 2 + 1}" if labels.ndim == 2 else f"instance {place + 1}"
+        raise LindleyError(
+            f"source_ids: the source of {row} of {len(labels)} is {flat[place]}. Every instance needs one: leave those "
+            "without out, or give each a source of its own"
+        )
+    if len({isinstance(label, str) for label in flat}) == 1:
+        return instances
+    return cast(Some, instances.replace(source_ids=labels.astype(np.str_)))
 
 
 def instances_of(pairs: PairedFeatureData, what: str) -> FeatureData:
-    """The distinct instances that pairs consist of, each with its source."""
+    """The distinct instances that pairs consist of, each with its source and, where there are groups, its group."""
     if pairs.source_ids is None:
         raise LindleyError(f"{what} needs the sources of the pairs that it is fitted on: set source_ids of the data")
-    n_trace, n_ref = pairs.n_trace_instances, pairs.n_ref_instances
+    pairs = plain_labels(pairs)
     rows = np.asarray(pairs.features, dtype=np.float64).reshape(-1, pairs.features.shape[-1])
-    labels = np.repeat(pairs.source_ids, (n_trace, n_ref), axis=1).reshape(-1)
+    labels = _by_instance(pairs, pairs.source_ids, "source_ids")
     there = ~np.isnan(rows).any(axis=1)
-    rows, labels = rows[there], labels[there]
-    sources, code = np.unique(labels, return_inverse=True)
-    distinct = distinct_items(np.column_stack([code, rows])[:, None])[0].values
-    return FeatureData(features=distinct[:, 1:], source_ids=sources[distinct[:, 0].astype(np.intp)])
+    code = np.unique(labels[there], return_inverse=True)[1]
+    which = distinct_items(np.column_stack([code, rows[there]])[:, None])[1]
+    first = np.flatnonzero(there)[np.unique(which, return_index=True)[1]]
+    fields = {name: value for name, value in (pairs.model_extra or {}).items() if not isinstance(value, np.ndarray)}
+    if (groups := getattr(pairs, "group_ids", None)) is not None:
+        fields["group_ids"] = _by_instance(pairs, np.asarray(groups), "group_ids")[first]
+    return FeatureData(**{**fields, "features": rows[first], "source_ids": labels[first]})
+
+
+def _by_instance(pairs: PairedFeatureData, values: NDArray[Any], name: str) -> NDArray[Any]:
+    """A field of pairs for every instance of every pair, given so (pairs, instances) or for trace and ref (pairs, 2)."""
+    counts = pairs.n_trace_instances, pairs.n_ref_instances
+    if values.shape == (len(pairs), sum(counts)):
+        return values.reshape(-1)
+    if values.shape == (len(pairs), 2):
+        return np.repeat(values, counts, axis=1).reshape(-1)
+    raise LindleyError(
+        f"{name} of {len(pairs)} pairs of {sum(counts)} instances must be an array ({len(pairs)}, {sum(counts)}), or "
+        f"({len(pairs)}, 2) for trace and ref: it is {values.shape}"
+    )
+
+
+def fit_on(rows: FeatureData, choices: ModelChoices, counts: tuple[int, int], hold_out: bool = False) -> FittedModel:
+    """A model fitted on instances, for pairs of so many trace and ref instances."""
+    _require_finite(rows)
+    with told_in_yaml():
+        return fit_model(
+            rows.features,
+            rows.source_ids,
+            choices,
+            group=getattr(rows, "group_ids", None),
+            n_trace=counts[0],
+            n_ref=counts[1],
+            hold_out=hold_out,
+            features=names_of(rows),
+        )
+
+
+def _require_finite(rows: FeatureData) -> None:
+    bad = ~np.isfinite(np.asarray(rows.features, dtype=np.float64))
+    if not bad.any():
+        return
+    row, column = np.argwhere(bad)[0].tolist()
+    n = np.count_nonzero(bad.any(axis=1))
+    raise LindleyError(
+        f"a model is fitted on finite numbers, and {n} of {len(rows)} instances have others: the first is instance "
+        f"{row + 1}, of source '{rows.source_ids[row]}', where {feature_name(rows, column)} is {rows.features[row, column]}. "
+        "Leave such instances out, or fill the values in beforehand."
+    )
+
+
+@contextmanager
+def naming_pairs(pairs: PairedFeatureData) -> Iterator[None]:
+    """Where pairs cannot be scored because of a value, say whose it is."""
+    try:
+        yield
+    except LindleyError:
+        for side, values in enumerate((pairs.features_trace, pairs.features_ref)):
+            if values.ndim == 3:
+                _require_measured(pairs, side, np.asarray(values, dtype=np.float64))
+        raise
+
+
+def _require_measured(pairs: PairedFeatureData, side: int, values: Floats) -> None:
+    missing: NDArray[np.bool_] = np.any(np.isnan(values), axis=2)  # (pairs, instances)
+    infinite = np.isinf(values) & ~missing[..., None]
+    bad = np.flatnonzero(missing.all(axis=1) | infinite.any(axis=(1, 2)))
+    if not bad.size:
+        return
+    pair = int(bad[0])
+    who = ("trace", "ref")[side]
+    if pairs.source_ids is not None:
+        who = f"{who} of source '{pairs.source_ids[pair, side]}'"
+    wrong = infinite[pair].any(axis=0) if infinite[pair].any() else np.isnan(values[pair]).any(axis=0)
+    names = ", ".join(feature_name(pairs, place) for place in np.flatnonzero(wrong).tolist())
+    why = f"infinite in {names}" if infinite[pair].any() else f"without an instance that has no NaN ({names})"
+    raise LindleyError(
+        f"{bad.size} of {len(pairs)} pairs cannot be scored: in the first, pair {pair + 1}, the {who} is {why}. Leave them "
+        "out, or fill the values in beforehand."
+    ) from None
+
+
+def bounds_of(steps: Sequence[Any]) -> dict[str, float | None]:
+    """The bounds of LLRs as LiR has them, if bounds are the last step of a calibration."""
+    last = steps[-1] if steps else None
+    if not isinstance(last, Bounds):
+        return {}
+    lower, upper = (bound if np.isfinite(bound) else None for bound in (last.lower, last.upper))
+    return {"llr_lower_bound": lower, "llr_upper_bound": upper}
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A setting that counts something."""
+    try:
+        number = index(value)
+    except TypeError:
+        raise LindleyError(f"{name} must be a whole number, not {value!r}") from None
+    if isinstance(value, bool) or number < least:
+        raise LindleyError(f"{name} must be {least} or more, not {value}")
+    return number
 
 
 def paired_like(pairs: PairedFeatureData, rows: InstanceData, what: str) -> PairedFeatureData:

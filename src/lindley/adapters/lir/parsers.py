@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,10 +12,16 @@ from lir.config.transform import parse_module, parse_pairing_config
 
 from lindley.adapters.lir.system import SavedSystem, TwoLevelSystem
 from lindley.errors import LindleyError
+from lindley.experiment.named import ModelChoices
 
 __all__ = ["saved_system", "two_level"]
 
-T = TypeVar("T", TwoLevelSystem, SavedSystem)
+T = TypeVar("T")
+
+MODULES = ("preprocessing", "postprocessing")
+COUNTS = ("n_trace_instances", "n_ref_instances")
+LIR_KEYS = ("pairing", *COUNTS, *MODULES, "intermediate_output")
+"""What LiR's own ``two_level`` knows."""
 
 
 def _two_level(config: ConfigValue, output_dir: Path) -> TwoLevelSystem:
@@ -26,13 +33,13 @@ def _two_level(config: ConfigValue, output_dir: Path) -> TwoLevelSystem:
     """
     default = parse_default_pipeline(config)
     before, after = (
-        parse_module(pop_field(config, key, required=False), output_dir, default_method=default)
-        for key in ("preprocessing", "postprocessing")
+        parse_module(pop_field(config, key, required=False), output_dir, default_method=default) for key in MODULES
     )
     pairs = _pairs(config, output_dir)
     rest = config.as_dict()
     config.value = {}
-    return _made(TwoLevelSystem, config.context, preprocessing=before, postprocessing=after, **pairs, **rest)
+    _told(config.context, lambda: ModelChoices.read(rest, beside=LIR_KEYS))
+    return _told(config.context, lambda: TwoLevelSystem(preprocessing=before, postprocessing=after, **pairs, **rest))
 
 
 def _saved_system(config: ConfigValue, output_dir: Path) -> SavedSystem:
@@ -42,10 +49,10 @@ def _saved_system(config: ConfigValue, output_dir: Path) -> SavedSystem:
     """
     path = pop_field(config, "path", validate_type=str)
     bounded = pop_field(config, "bounded", default=True, validate_type=bool)
-    transformed = pop_field(config, "transformed", default=False, validate_type=bool)
+    transformed = pop_field(config, "transformed", required=False, validate_type=bool)
     pairs = _pairs(config, output_dir)
     check_is_empty(config)
-    return _made(SavedSystem, config.context, path=path, bounded=bounded, transformed=transformed, **pairs)
+    return _told(config.context, lambda: SavedSystem(path=path, bounded=bounded, transformed=transformed, **pairs))
 
 
 def _pairs(config: ConfigValue, output_dir: Path) -> dict[str, Any]:
@@ -53,19 +60,16 @@ def _pairs(config: ConfigValue, output_dir: Path) -> dict[str, Any]:
     pairing = pop_field(config, "pairing", required=False)
     return {
         "pairing": None if pairing is None or pairing.value is None else parse_pairing_config(pairing, output_dir),
-        **{
-            key: pop_field(config, key, default=1, validate_type=int)
-            for key in ("n_trace_instances", "n_ref_instances")
-        },
+        **{key: pop_field(config, key, default=1, validate_type=int) for key in COUNTS},
     }
 
 
-def _made(kind: type[T], context: list[str], **arguments: Any) -> T:
-    """The system; an error names its place in the file."""
+def _told(context: list[str], make: Callable[[], T]) -> T:
+    """What is made; an error names its place in the file, and nothing else."""
     try:
-        return kind(**arguments)
+        return make()
     except LindleyError as error:
-        raise YamlParseError(context, str(error)) from error
+        raise YamlParseError(context, str(error)) from None
 
 
 two_level = config_parser(_two_level, reference=TwoLevelSystem)

@@ -9,10 +9,18 @@ from lir.bounding import LLRBounder
 from lir.data.models import InstanceData, LLRData, PairedFeatureData
 from lir.transform.base import Transformer
 
-from lindley.adapters.lir.data import as_llr_data, features_of, instances_of, labelled
+from lindley.adapters.lir.data import (
+    as_llr_data,
+    bounds_of,
+    features_of,
+    fit_on,
+    instances_of,
+    labelled,
+    naming_pairs,
+)
 from lindley.calibration import Calibration, Kernel, Logistic, Pav, elub, iv
 from lindley.errors import LindleyError
-from lindley.experiment.named import FittedModel, ModelChoices, fit_model
+from lindley.experiment.named import FittedModel, ModelChoices
 
 __all__ = [
     "ElubBounder",
@@ -37,20 +45,13 @@ class TwoLevelModel(Transformer):  # type: ignore[misc]
 
     def fit(self, instances: InstanceData) -> Self:
         """Fit on FeatureData with sources, or on PairedFeatureData."""
-        shape = (1, 1)
+        counts = (1, 1)
         if isinstance(instances, PairedFeatureData):
-            shape = instances.n_trace_instances, instances.n_ref_instances
+            counts = instances.n_trace_instances, instances.n_ref_instances
             instances = instances_of(instances, "a two-level model")
         else:
             instances = features_of(instances, "a two-level model")
-        self.fitted = fit_model(
-            instances.features,
-            instances.source_ids,
-            self.choices,
-            group=getattr(instances, "group_ids", None),
-            n_trace=shape[0],
-            n_ref=shape[1],
-        )
+        self.fitted = fit_on(instances, self.choices, counts)
         return self
 
     def apply(self, instances: InstanceData) -> LLRData:
@@ -61,8 +62,9 @@ class TwoLevelModel(Transformer):  # type: ignore[misc]
             raise LindleyError(
                 f"a two-level model compares pairs: give PairedFeatureData, not {type(instances).__name__}"
             )
-        llr = self.fitted.llr_pairs(instances.features_trace, instances.features_ref)
-        return instances.replace_as(LLRData, features=llr)
+        with naming_pairs(instances):
+            llr = self.fitted.llr_pairs(instances.features_trace, instances.features_ref)
+        return instances.replace_as(LLRData, features=llr, **bounds_of(self.fitted.calibration.steps))
 
 
 class _Calibrator(Transformer):  # type: ignore[misc]
