@@ -232,3 +232,14 @@ def test_too_little_data_is_told_plainly() -> None:
     with pytest.raises(LindleyError, match="5 traces and 4 refs"):
         model.llr_pairs(np.zeros((5, 1, 3)), np.zeros((4, 1, 3)))
     assert model.llr_pairs(np.zeros((0, 1, 3)), np.zeros((0, 1, 3))).shape == (0,)
+
+
+def test_features_are_called_by_their_names() -> None:
+    values, source = instances()
+    values[:, 1] = 3.0
+    names = [f"element {k}" for k in "ABCDEFGHIJKL"[: values.shape[1]]]
+    choices = ModelChoices.read({"model": "tlm"})
+    with pytest.raises(LindleyError, match="'element B'"):
+        fit_model(values, source, choices, features=names)
+    with pytest.raises(LindleyError, match="'feature 2'"):
+        fit_model(values, source, choices)
