@@ -536,3 +536,12 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any] | None = None)
             and all(fits(one, known[key], root) for key, one in value.items())
         )  # fmt: skip
     return True
+
+
+def test_a_value_of_the_command_line_counts_for_models_with_an_option_of_their_own() -> None:
+    as_it_is = load_experiment("demo")
+    assert {model.options.epochs for model in as_it_is.models} == {None, 600}
+    assert as_it_is.training.epochs == 2000
+    replaced = load_experiment("demo", {"training": {"epochs": 5}})
+    assert {model.options.epochs for model in replaced.models} == {None}
+    assert replaced.training.epochs == 5

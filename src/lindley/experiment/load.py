@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
@@ -41,8 +42,9 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
     """A built-in experiment, or one from a YAML file, with some of its values replaced.
 
     ``overrides`` holds values for the sections (``data``, ``protocol``, ``training``, ``output``) and, under
-    ``experiment``, for the top level. A new ``data`` entry starts afresh: the columns of another table would not fit. What
-    does not read is told with its line.
+    ``experiment``, for the top level. A new ``data`` entry starts afresh: the columns of another table would not fit. A
+    value of ``training`` counts for all models, also for those with an option of their own. What does not read is told with
+    its line.
     """
     content, lines = _read(name_or_path)
     overrides = overrides or {}
@@ -59,6 +61,8 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
             )
         content[section] = {**given, **overrides.get(section, {})}
     content |= overrides.get("experiment", {})
+    if isinstance(content.get("models"), list):
+        content["models"] = [_without(model, overrides.get("training", {})) for model in content["models"]]
     replaced: set[tuple[str, ...]] = {(section, key) for section in _SECTIONS for key in overrides.get(section, {})}
     replaced |= {(key,) for key in overrides.get("experiment", {})}
     try:
@@ -74,6 +78,13 @@ def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | No
             line = "" if any(place[: len(path)] == path for path in replaced) else lines.at(place)
             problems.append(f"  {line}{'.'.join(map(str, place)) or 'experiment'}: {message}")
         raise LindleyError(f"the experiment '{name_or_path}' does not read:\n" + "\n".join(problems)) from error
+
+
+def _without(model: Any, replaced: Mapping[str, Any]) -> Any:
+    """A model without options of its own for what is replaced for all models."""
+    if not isinstance(model, dict) or not isinstance(model.get("options"), dict):
+        return model
+    return {**model, "options": {key: value for key, value in model["options"].items() if key not in replaced}}
 
 
 def _read(name_or_path: str) -> tuple[dict[str, Any], Lines]:
