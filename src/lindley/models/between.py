@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.axes import AxisLaw, Scatter
-from lindley.models.blocks import at_a_time, pieces, side_by_side
+from lindley.models.blocks import at_a_time, pieces
 
 __all__ = ["LN_2PI", "Between", "KernelBetween", "NormalBetween", "coupled", "ln_sum_of_products"]
 
@@ -236,7 +236,7 @@ class _Kernels:
             top = exponents.amax(-1, keepdim=True)
             return exponents.sub_(top).exp_().sum(-1).log_().add_(top[..., 0])
 
-        return torch.cat(side_by_side(of, pieces(points.shape[1], some), points), 1)
+        return torch.cat([of(part) for part in pieces(points.shape[1], some)], 1)
 
     def ln_product(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """ln Σ_k exp((u + v) · μ_k + own_k) of all pairs of u (run, traces, axis) and v, and where it underflowed."""
