@@ -1,4 +1,5 @@
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -157,6 +158,7 @@ def test_an_error_stops_the_other_workers():
     def block(rows, columns):
         with lock:
             asked.append(rows.start)
+        time.sleep(0.002)  # all of them would take ten seconds
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError, match="no more"):
