@@ -372,3 +372,12 @@ def test_import_is_light() -> None:
     code = "import sys, lindley.data; print({'torch', 'sklearn', 'scipy', 'openpyxl'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_table_that_is_not_split_may_hold_few_sources(tmp_path: Path) -> None:
+    path = tmp_path / "case.csv"
+    path.write_text("source,K,Ti\na,1,2\nb,2,3.5\n", encoding="utf-8")
+    with pytest.raises(TableError, match="2 sources cannot be split"):
+        read_table(path)
+    table = read_table(path, to_split=False)
+    assert table.source.tolist() == ["a", "b"]

@@ -32,12 +32,15 @@ class Measurements:
     labels: Labels
 
 
-def check_counts(data: Measurements) -> list[Finding]:
-    """Enough sources to split, enough measurements of each, and not more features than they can carry."""
+def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
+    """Enough sources to split, enough measurements of each, and not more features than they can carry.
+
+    Where the table is not ``to_split``, few sources and single measurements are no errors.
+    """
     findings = []
     sources, counts = np.unique(data.labels.source, return_counts=True)
     groups = len(np.unique(data.labels.group))
-    if groups < MIN_GROUPS:
+    if to_split and groups < MIN_GROUPS:
         what = "sources" if groups == len(sources) else "groups of sources"
         message = (
             f"{groups} {what if groups != 1 else what.replace('sources', 'source', 1)} cannot be split: "
@@ -45,7 +48,7 @@ def check_counts(data: Measurements) -> list[Finding]:
         )
         findings.append(Finding("error", "too-few-sources", message, "Measure more sources", data.file))
     single = sources[counts == 1]
-    if len(single) == len(sources):
+    if to_split and len(single) == len(sources):
         message = "no source has two measurements, so that their scatter within a source cannot be known"
         fix = "Measure sources twice or more, one row each, and check that the source column is the right one"
         findings.append(Finding("error", "no-replicates", message, fix, data.file))

@@ -44,15 +44,19 @@ def read_table(
     *,
     sheet: str | None = None,
     allow_duplicates: bool = False,
+    to_split: bool = True,
     name: str | None = None,
 ) -> Table:
     """Read a CSV file or an Excel workbook with one row per measurement.
 
     Raises `TableError`, with every problem that there is, if any of them is an error. Warnings and
     notes travel with the table. ``sheet`` names a sheet of a workbook, else it is the first;
-    ``allow_duplicates`` accepts rows that repeat another of the same source, with a warning.
+    ``allow_duplicates`` accepts rows that repeat another of the same source, with a warning. A table that
+    is not ``to_split``, such as that of a case, may hold few sources, measured once.
     """
-    examined = examine_table(path, columns, transform, sheet=sheet, allow_duplicates=allow_duplicates, name=name)
+    examined = examine_table(
+        path, columns, transform, sheet=sheet, allow_duplicates=allow_duplicates, to_split=to_split, name=name
+    )
     if examined.table is None:
         raise TableError(examined.findings)
     return examined.table
@@ -65,6 +69,7 @@ def examine_table(
     *,
     sheet: str | None = None,
     allow_duplicates: bool = False,
+    to_split: bool = True,
     name: str | None = None,
 ) -> Examination:
     """Read a table as `read_table` does, but hand back what was found instead of raising."""
@@ -89,7 +94,7 @@ def examine_table(
     if labels is not None and grid.complete and grid.rows:
         data = Measurements(grid.file, grid.rows, features, raw, transformed, labels)
         if labels.complete:
-            findings += check_counts(data)
+            findings += check_counts(data, to_split=to_split)
         findings += check_features(data, logged=transform.kind != "none")
         if labels.complete:
             findings += check_rows(data, allow_duplicates=allow_duplicates)

@@ -88,11 +88,17 @@ class DataConfig(_ShortForm):
     sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first")
     allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
 
-    def load(self) -> Table:
-        """Read the table; every problem with it is a `LindleyError`."""
+    def load(self, *, to_split: bool = True) -> Table:
+        """Read the table; every problem with it is a `LindleyError`. One that is not ``to_split`` may hold few sources."""
         if self._named():
             return load_dataset(self.data)
-        return read_table(self.data, *self._reading(), sheet=self.sheet, allow_duplicates=self.allow_duplicates)
+        return read_table(
+            self.data,
+            *self._reading(),
+            sheet=self.sheet,
+            allow_duplicates=self.allow_duplicates,
+            to_split=to_split,
+        )
 
     def examine(self) -> Examination:
         """Read the table and report what is wrong or odd with it, instead of raising."""

@@ -12,7 +12,7 @@ from lir.data.models import DataProvider, FeatureData, InstanceData, LLRData, Pa
 from numpy.typing import NDArray
 
 from lindley.adapters.lir.columns import feature_name, names_of
-from lindley.adapters.lir.reading import load, reading, told_in_yaml
+from lindley.adapters.lir.reading import reading, told_in_yaml
 from lindley.calibration.bounds import Bounds
 from lindley.errors import LindleyError
 from lindley.experiment.named import FittedModel, ModelChoices, fit_model
@@ -53,7 +53,7 @@ class Table(DataProvider):  # type: ignore[misc]
     def get_instances(self) -> FeatureData:
         """One instance per row of the table, with its source."""
         with told_in_yaml():
-            table = load(self.config)
+            table = self.config.load(to_split=False)
         config = self.config
         fields: dict[str, Any] = {} if table.group is table.source else {"group_ids": table.group}
         if config.reference_column is not None:
