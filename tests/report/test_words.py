@@ -16,6 +16,7 @@ from lindley.report.words import list_facts as facts_of
         ("tlm", "TLM", "benchmark", "raw TLM"),
         ("tlm-kde", "TLM-KDE", "benchmark", "raw TLM-KDE"),
         ("yeo-johnson:tlm+logistic+elub", "Yeo-Johnson, TLM + logistic + ELUB", "benchmark", "after logistic + ELUB"),
+        ("robust", "robust", "robust", "raw robust"),
         ("ntlm-double-pairs-n1", "pairs, N=1", "double", "point value"),
         ("ntlm-single-pairs-n2", "pairs, N=2", "single", "point value"),
         ("ntlm-single-sources-n2-varying", "sources, N=2, varying", "single", "varying, integrated"),

@@ -80,7 +80,7 @@ def draw_summary(figure: SummaryFigure) -> Figure:
     if 0 < layout.benchmarks < lines:
         ax.axhline(lines - layout.benchmarks - 0.5, color="#b9c2ca", lw=0.8)
     for part, colour, shift in (("validate", palette.VALIDATE, -0.09), ("test", palette.TEST, 0.09)):
-        for family, marker in (("single", "s"), ("double", "o"), ("benchmark", "D")):
+        for family, marker in (("single", "s"), ("double", "o"), ("robust", "^"), ("benchmark", "D")):
             rows = [(r, p) for r, p in zip(figure.rows, layout.places, strict=True) if r.family == family]
             if rows:
                 values = [getattr(r, part) for r, _ in rows]
@@ -99,7 +99,13 @@ def draw_summary(figure: SummaryFigure) -> Figure:
                     label=f"{'validation' if part == 'validate' else 'test'}, {family}",
                 )
     ax.set_xlabel("Cllr (0 perfect, 1 says nothing)" + (", log scale" if layout.log else ""))
-    paper.legend(loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.0), columnspacing=1.4, handletextpad=0.4)
+    paper.legend(
+        loc="lower center",
+        ncols=max(3, len({r.family for r in figure.rows})),
+        bbox_to_anchor=(0.5, 0.0),
+        columnspacing=1.4,
+        handletextpad=0.4,
+    )
     return paper
 
 

@@ -38,7 +38,7 @@ class SummaryRow:
 
     name: str  # as in results.json
     label: str  # in words, short enough for an axis: "sources, N=2, varying"
-    family: Literal["single", "double", "benchmark"]  # squares, circles, bands
+    family: Literal["single", "double", "robust", "benchmark"]  # squares, circles, triangles, bands
     calibrated: bool  # post-hoc
     validate: float
     validate_error: float  # 2 s.e.m.; 0 with one split

@@ -28,7 +28,7 @@ from lindley.report.templates import asset, template
 
 __all__ = ["render", "write_report"]
 
-MARKS = {"single": "■", "double": "●", "benchmark": "◆"}
+MARKS = {"single": "■", "double": "●", "robust": "▲", "benchmark": "◆"}
 
 
 def write_report(report: Report, folder: Path) -> Path:

@@ -205,7 +205,8 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def model_labels(figure: SummaryFigure) -> dict[str, str]:
     """Model names in words: with the projection, where the label leaves it out."""
-    return {row.name: row.label if row.family == "benchmark" else f"{row.label}, {row.family}" for row in figure.rows}
+    networks = ("single", "double")
+    return {row.name: f"{row.label}, {row.family}" if row.family in networks else row.label for row in figure.rows}
 
 
 def calibration_limits(figure: CalibrationFigure) -> tuple[float, float]:

@@ -22,10 +22,10 @@ CALIBRATION_LABELS = {"logistic": "logistic", "kde": "KDE", "pav": "PAV", "elub"
 GAUSSIANISER_LABELS = {"quantile": "quantile", "yeo-johnson": "Yeo-Johnson", "flow": "flow"}
 
 
-def family_of(spec: ModelName) -> Literal["single", "double", "benchmark"]:
-    """Which projection a model that learns has, the robust one having one basis; the classical ones are benchmarks."""
+def family_of(spec: ModelName) -> Literal["single", "double", "robust", "benchmark"]:
+    """Which projection a network has, or that it is the robust model; the classical ones are benchmarks."""
     if spec.root.base == ROBUST:
-        return "single"
+        return "robust"
     if spec.root.base not in NEURAL:
         return "benchmark"
     return "single" if spec.base.startswith("ntlm-single-") else "double"

@@ -12,6 +12,7 @@ from lindley.report.screen.base import Figure, log_axis_ticks, rounded, ruler, s
 
 __all__ = ["summary_figure"]
 
+SYMBOLS = {"single": "square", "double": "circle", "robust": "triangle-up", "benchmark": "diamond"}
 LINE, LABEL = 34, 20
 """Pixels for a line of the figure, and for a label above it."""
 
@@ -22,7 +23,7 @@ def summary_figure(figure: SummaryFigure) -> Figure:
     lines = len(layout.labels)
     traces: list[Figure] = []
     for part, colour in (("validate", palette.VALIDATE), ("test", palette.TEST)):
-        for family, symbol in (("single", "square"), ("double", "circle"), ("benchmark", "diamond")):
+        for family, symbol in SYMBOLS.items():
             rows = [(r, p) for r, p in zip(figure.rows, layout.places, strict=True) if r.family == family]
             if not rows:
                 continue
