@@ -21,7 +21,7 @@ from bench.scoring import score_part
 from bench.subjects import VARYING, fit, model_to_score, sources
 from bench.timing import grow, rounds
 from bench.training import epoch_seconds
-from lindley.training.crossfit import FOLDS, MOST_KERNELS, MOST_SOURCES
+from lindley.models.robust.folds import FOLDS, MOST_KERNELS, MOST_SOURCES
 
 __all__ = ["measure"]
 

@@ -28,10 +28,10 @@ from bench.machine import rss_bytes
 from bench.plan import Plan
 from bench.scoring import score_part
 from bench.subjects import MODELS, model_to_score, sources
-from lindley.data.splits import Part
-from lindley.models.parameters import Architecture
-from lindley.training.loop import Training
-from lindley.training.program import Program
+from lindley.models.neural.loop import Training
+from lindley.models.neural.parameters import Architecture
+from lindley.models.neural.program import Program
+from lindley.table.splits import Part
 
 __all__ = ["measure", "needed"]
 

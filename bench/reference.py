@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.utils.data import DataLoader, Dataset
 
-from lindley.data.splits import Part, Split
-from lindley.models.parameters import Parameters
+from lindley.models.neural.parameters import Parameters
+from lindley.table.splits import Part, Split
 
 __all__ = ["PlainTwoLevel", "cllr", "ln_lr_matrix", "train_plainly"]
 

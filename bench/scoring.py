@@ -16,8 +16,8 @@ import torch
 from bench.plan import Plan
 from bench.subjects import MODELS, model_to_score, sources
 from bench.timing import rounds, seconds_of, summary
-from lindley.data.splits import Part
 from lindley.models.two_level import PairModel, score
+from lindley.table.splits import Part
 
 __all__ = ["measure", "score_part"]
 

@@ -6,11 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from lindley.data.splits import Part
 from lindley.models.classical import fit_classical
-from lindley.models.parameters import Architecture, Parameters
+from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.robust.fit import FittedRobust, fit_robust
 from lindley.models.two_level import PairModel
-from lindley.training.robust import FittedRobust, fit_robust
+from lindley.table.splits import Part
 
 __all__ = ["MODELS", "VARYING", "fit", "model_to_score", "sources"]
 
@@ -42,7 +42,7 @@ def model_to_score(name: str, part: Part) -> PairModel:
     if name == "robust":
         return _some_scalars().again([[part]])
     if name == VARYING:
-        from lindley.integration.varying import integrate_varying
+        from lindley.models.neural.varying import integrate_varying
 
         start = Parameters.maximum_likelihood(Architecture("double", 1), [part]).two_level()
         return integrate_varying(start, [sources(300, part.values.shape[1], seed=7)])

@@ -2,7 +2,7 @@
 
 The time of an epoch is that between the first and the last epoch of a training; what comes before the first one (batches, a
 CUDA graph) is told apart. Rounds of all ways alternate, so that other work on the machine slows all of them down, and ratios
-are medians over the rounds. Both sides train in single precision, as `lindley.training` does unless told otherwise.
+are medians over the rounds. Both sides train in single precision, as `lindley.models.neural` does unless told otherwise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import torch
 from bench.plan import Plan
 from bench.reference import PlainTwoLevel, cllr, ln_lr_matrix, train_plainly
 from bench.timing import summary
-from lindley.data.simulated import glass_population, simulate_table
-from lindley.data.splits import Part, Protocol, Split, make_splits
 from lindley.llrs import LN10
-from lindley.models.parameters import Architecture
+from lindley.models.neural.loop import Trained, Training, train
+from lindley.models.neural.parameters import Architecture
 from lindley.models.two_level import TwoLevel, score
-from lindley.training.loop import Trained, Training, train
+from lindley.table.simulated import glass_population, simulate_table
+from lindley.table.splits import Part, Protocol, Split, make_splits
 
 __all__ = ["check", "epoch_seconds", "measure", "measure_paper"]
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import integrate_varying
-from lindley.models.averaged import Averaged
+from lindley.models.bayes.averaged import Averaged
+from lindley.models.bayes.fit import fit_full_bayes
 from lindley.models.classical import fit_classical
-from lindley.models.full_bayes import fit_full_bayes
-from lindley.models.parameters import Architecture
-from lindley.models.robust import Robust
+from lindley.models.heavy_tailed.fit import fit_ht_plda
+from lindley.models.neural.common import integrate_common
+from lindley.models.neural.loop import Training, train
+from lindley.models.neural.nplda import fit_nplda
+from lindley.models.neural.parameters import Architecture
+from lindley.models.neural.varying import integrate_varying
+from lindley.models.robust.fit import fit_robust
+from lindley.models.robust.model import Robust
 from lindley.models.scale import ScaleMixture
 from lindley.models.two_level import TwoLevel
-from lindley.training.ht_plda import fit_ht_plda
-from lindley.training.loop import Training, train
-from lindley.training.nplda import fit_nplda
-from lindley.training.robust import fit_robust
 from tests.models.test_classical import sources
 
 __all__ = ["MODELS", "PARTS"]

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley import cli
-from lindley.data.export import export_csv
-from lindley.data.simulated import glass_population, simulate_table
-from lindley.data.table import Table
+from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment.folder import writable_folder
 from lindley.experiment.saved import SavedRun
+from lindley.table.export import export_csv
+from lindley.table.simulated import glass_population, simulate_table
+from lindley.table.table import Table
 from tests.experiment.conftest import make_table
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
@@ -44,7 +44,7 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     heavy = (
         "{'torch', 'sklearn', 'scipy', 'numpy', 'matplotlib', 'plotly', 'distributed', 'pydantic'} & set(sys.modules)"
     )
-    code = f"import sys, lindley, lindley.cli; sys.exit(len({heavy}))"
+    code = f"import sys, lindley, lindley.cli.commands; sys.exit(len({heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     seconds = []
     for _ in range(3):
@@ -353,7 +353,7 @@ def test_ctrl_c_ends_with_one_plain_line_and_the_same_command_goes_on(small_tabl
 
 def test_schema_is_json_and_needs_no_torch() -> None:
     code = (
-        "import sys; sys.argv = ['lindley', 'schema']; from lindley.cli import app; app(standalone_mode=False); "
+        "import sys; sys.argv = ['lindley', 'schema']; from lindley.cli.commands import app; app(standalone_mode=False); "
         "sys.exit(len({'torch', 'sklearn', 'matplotlib', 'plotly', 'distributed'} & set(sys.modules)))"
     )
     environment = {**ENVIRONMENT, "PYTHONIOENCODING": "ascii"}  # a pipe on Windows takes what it can

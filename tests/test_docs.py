@@ -27,12 +27,12 @@ import openpyxl
 import pytest
 import yaml
 
-from lindley import cli
 from lindley.casework.criteria import load_criteria
-from lindley.data import simulated
-from lindley.data.export import export_csv
-from lindley.data.simulated import glass_population, simulate_table
+from lindley.cli import commands as cli
 from lindley.experiment.load import load_experiment
+from lindley.table import simulated
+from lindley.table.export import export_csv
+from lindley.table.simulated import glass_population, simulate_table
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

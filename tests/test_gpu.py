@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from lindley.data.splits import Side
+from lindley.models.neural.loop import Training, train
+from lindley.models.neural.nplda import fit_nplda
+from lindley.models.neural.parameters import Architecture
 from lindley.models.pairs import score_pairs
-from lindley.models.parameters import Architecture
 from lindley.models.two_level import score
-from lindley.training.loop import Training, train
-from lindley.training.nplda import fit_nplda
+from lindley.table.splits import Side
 from tests.kinds import MODELS, PARTS
 from tests.models.test_classical import labels, sources
 

@@ -17,7 +17,7 @@ from scipy import stats
 from lindley.calibration import Logistic
 from lindley.evaluation import cllr, cllr_min, pav_curve
 from lindley.llrs import LLRs
-from lindley.report.palette import DIFFERENT, GRID, IDENTITY, INK, MUTED, NEUTRAL, SAME, VALIDATE
+from lindley.pages.palette import DIFFERENT, GRID, IDENTITY, INK, MUTED, NEUTRAL, SAME, VALIDATE
 
 IMAGES = Path(__file__).parents[1] / "images"
 STYLE = {

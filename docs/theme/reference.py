@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from lindley.cli import app
+from lindley.cli.commands import app
 from lindley.experiment.config import json_schema
 
 __all__ = ["GENERATED", "changes", "command_line", "contributing", "equations", "experiment_file", "inside_the_site"]

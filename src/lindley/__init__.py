@@ -28,17 +28,17 @@ from typing import TYPE_CHECKING, Any
 from lindley.version import __version__
 
 if TYPE_CHECKING:
-    from lindley.casework.system import System as System
-    from lindley.casework.system import load as load
-    from lindley.estimators import TwoLevelClassifier as TwoLevelClassifier
+    from lindley.adapters.sklearn import TwoLevelClassifier as TwoLevelClassifier
+    from lindley.system.system import System as System
+    from lindley.system.system import load as load
 
 __all__ = ["System", "TwoLevelClassifier", "__version__", "load"]
 
 
 _HOMES = {
-    "load": "lindley.casework.system",
-    "System": "lindley.casework.system",
-    "TwoLevelClassifier": "lindley.estimators",
+    "load": "lindley.system.system",
+    "System": "lindley.system.system",
+    "TwoLevelClassifier": "lindley.adapters.sklearn",
 }
 
 

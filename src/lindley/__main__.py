@@ -1,5 +1,5 @@
 """``python -m lindley`` is the command ``lindley``."""
 
-from lindley.cli import main
+from lindley.cli.commands import main
 
 main()

@@ -43,13 +43,13 @@ from lir.transform.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import lindley.adapters.lir as adapter
-from lindley.casework.fit import TrainingChoices, train_system
-from lindley.data.splits import Protocol, make_split
-from lindley.data.table import Table
+from lindley.casework.train import TrainingChoices, train_system
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.names import BASES, NEURAL, ModelName
 from lindley.experiment.runner import run_experiment
+from lindley.system.names import BASES, NEURAL, ModelName
+from lindley.table.splits import Protocol, make_split
+from lindley.table.table import Table
 
 ROOT = Path(__file__).parents[2]
 
@@ -479,7 +479,7 @@ def test_every_example_is_tested() -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_run_through_lir(example: str, data_folder: Path, tmp_path: Path) -> None:
     if example == "glass-saved-system":
-        from lindley.data.datasets import load_dataset
+        from lindley.table.datasets import load_dataset
 
         trained = train_system(load_dataset("nfi-glass"), TrainingChoices(replicates=0))
         trained.system.save(tmp_path / "glass.safetensors", trained.about)

@@ -38,10 +38,10 @@ from lindley.adapters.lir import (
     cllr,
 )
 from lindley.adapters.lir.reading import in_yaml
-from lindley.casework.fit import TrainingChoices, train_system
-from lindley.data.read import read_table
-from lindley.data.transform import Transform
+from lindley.casework.train import TrainingChoices, train_system
 from lindley.errors import LindleyError
+from lindley.table.read import read_table
+from lindley.table.transform import Transform
 
 FEATURES = ("K", "Ti", "Mn")
 

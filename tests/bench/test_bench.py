@@ -23,7 +23,7 @@ from bench.timing import grow, rounds, slope
 
 from bench import __main__ as program
 from bench import tables
-from lindley.models.parameters import Architecture, Parameters
+from lindley.models.neural.parameters import Architecture, Parameters
 from lindley.models.two_level import score
 
 ROOT = Path(__file__).parents[2]

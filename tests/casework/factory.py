@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.casework.fit import TrainedSystem, TrainingChoices, train_system
-from lindley.casework.record import Case, Evidence, Language, Notes, SystemFile, evaluate_case, read_evidence
-from lindley.casework.system import System
+from lindley.casework.case import Case, Evidence, Language, Notes, SystemFile, evaluate_case, read_evidence
+from lindley.casework.train import TrainedSystem, TrainingChoices, train_system
 from lindley.casework.verbal import load_scale
-from lindley.data.table import Table
+from lindley.system.system import System
+from lindley.table.table import Table
 
 Floats = NDArray[np.float64]
 FEATURES = ("K39", "Ti49", "Mn55", "Rb85")

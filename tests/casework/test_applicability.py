@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lindley.casework.applicability import CHECKS, TEXTS, Remark
-from lindley.casework.record import Refusal, SystemFile, evaluate_batch, read_evidence
+from lindley.casework.case import Refusal, SystemFile, evaluate_batch, read_evidence
 from lindley.casework.verbal import LANGUAGES
 from tests.casework.factory import Floats, case, evidence, items, saved, system, table, write_csv
 

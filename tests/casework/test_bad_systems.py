@@ -17,10 +17,10 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor
 
-from lindley.casework.system import load
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
-from lindley.storage import HEADER_LENGTH, KEY, _digest, model_to_bytes
+from lindley.system.storage import HEADER_LENGTH, KEY, _digest, model_to_bytes
+from lindley.system.system import load
 from tests.casework.factory import saved
 from tests.casework.golden.make import FOLDER
 from tests.models.test_classical import sources

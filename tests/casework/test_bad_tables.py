@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.record import Refusal, SystemFile, evaluate_batch, evaluate_case, read_evidence
+from lindley.casework.case import Refusal, SystemFile, evaluate_batch, evaluate_case, read_evidence
 from lindley.casework.verbal import load_scale
-from lindley.data.items import split_unit
 from lindley.errors import LindleyError
+from lindley.table.items import split_unit
 from tests.casework.factory import FEATURES, items, saved, write_csv
 from tests.casework.golden.make import FOLDER, measured
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lindley.casework.page import write_case
-from lindley.casework.record import Notes
+from lindley.casework.case import Notes
+from lindley.pages.case_page import write_case
 from tests.casework.factory import case, items
 from tests.casework.test_page import HOSTILE
 
@@ -84,8 +84,8 @@ def test_it_prints_with_all_details(browser: playwright.Browser, address: str, t
 
 def test_colours_survive_greyscale(browser: playwright.Browser, address: str) -> None:
     """The marks of trace and ref, and the parts of a bar, differ in lightness."""
-    from lindley.casework.drawings import REF, TRACE
-    from lindley.report.palette import DIFFERENT, TEST, VALIDATE
+    from lindley.pages.case_drawings import REF, TRACE
+    from lindley.pages.palette import DIFFERENT, TEST, VALIDATE
 
     def lightness(colour: str) -> float:
         r, g, b = (int(colour[k : k + 2], 16) for k in (1, 3, 5))

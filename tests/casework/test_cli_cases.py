@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lindley.casework.system import load, load_with_about
-from lindley.cli import app
+from lindley.cli.commands import app
 from lindley.errors import LindleyError
+from lindley.system.system import load, load_with_about
 from tests.casework.factory import FEATURES, items, population, saved, write_csv
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "120"}

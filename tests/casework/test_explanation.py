@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from lindley.casework.system import System
 from lindley.models.between import KernelBetween, NormalBetween
 from lindley.models.scale import ScaleMixture
+from lindley.system.system import System
 from tests.casework.factory import FEATURES, Floats, items, system
 
 MODELS = ["tlm", "tlm-kde", "tlm-kde+logistic", "ntlm-double-pairs-n2", "ntlm-single-pairs-n1-varying"]
@@ -161,7 +161,7 @@ def test_percentiles_and_values_are_those_of_the_features() -> None:
 
 
 def test_without_replicates_there_is_no_interval() -> None:
-    from lindley.casework.fit import TrainingChoices, train_system
+    from lindley.casework.train import TrainingChoices, train_system
     from tests.casework.factory import table
 
     fitted = train_system(table(), TrainingChoices("tlm", 0)).system

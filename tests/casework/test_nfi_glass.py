@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.fit import TrainingChoices, train_system
-from lindley.casework.system import System
-from lindley.data.datasets import load_dataset
-from lindley.data.table import Table
+from lindley.casework.train import TrainingChoices, train_system
+from lindley.system.system import System
+from lindley.table.datasets import load_dataset
+from lindley.table.table import Table
 from tests.casework.factory import Floats
 
 CASES = 200

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework import figures
 from lindley.casework.applicability import CHECKS
-from lindley.casework.page import render_case
-from lindley.casework.record import Case, Language, Notes
+from lindley.casework.case import Case, Language, Notes
+from lindley.pages import case_figures as figures
+from lindley.pages.case_page import render_case
 from tests.casework.factory import FEATURES, case, items
 
 HOSTILE = "</title><script>alert(1)</script>\"'<img src=x onerror=alert(2)> & ${{7*7}} {x}"

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import lindley
-from lindley.casework.case import to_json
-from lindley.casework.fit import TrainingChoices, train_system
-from lindley.casework.system import System, load, load_with_about
-from lindley.data.table import Table
+from lindley.casework.explanation import to_json
+from lindley.casework.train import TrainingChoices, train_system
 from lindley.errors import LindleyError
+from lindley.system.system import System, load, load_with_about
+from lindley.table.table import Table
 from tests.casework.factory import FEATURES, items, population, saved, system, table, trained
 from tests.casework.golden.make import FOLDER, SYSTEMS, measured
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lindley.casework.units import parse_units, without_units
 from lindley.errors import LindleyError
+from lindley.table.units import parse_units, without_units
 from tests.casework.factory import table
 
 NAMES = ["K39", "Ti49"]

@@ -12,17 +12,17 @@ import pytest
 
 from lindley.casework.criteria import Criteria
 from lindley.casework.draws import draw, ladder
-from lindley.casework.fit import TrainingChoices, train_system
 from lindley.casework.performance import Settings, Step
-from lindley.casework.system import System
+from lindley.casework.train import TrainingChoices, train_system
 from lindley.casework.validation import Validation, find_overlap, validate
-from lindley.data.datasets import load_dataset
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation import bootstrap, metrics
 from lindley.evaluation.metrics import log2_cost
 from lindley.evaluation.square import Costs, draw_sources, rates, replicates, square_llrs
 from lindley.llrs import LLRs
+from lindley.system.system import System
+from lindley.table.datasets import load_dataset
+from lindley.table.table import Table
 from tests.casework.validating import part, simulated, trained, truth
 
 QUICK = Settings(replicates=60, draws=3)

@@ -9,9 +9,9 @@ import pytest
 from lindley.casework.criteria import CHARACTERISTICS, Criteria, Criterion, criteria_template, load_criteria
 from lindley.casework.performance import Estimate, Settings
 from lindley.casework.validation import _line, _order, validate
-from lindley.casework.validation_record import CHARACTERISTICS as TITLES
-from lindley.casework.validation_record import METRICS, limit, rows
 from lindley.errors import LindleyError
+from lindley.pages.validation_record import CHARACTERISTICS as TITLES
+from lindley.pages.validation_record import METRICS, limit, rows
 from tests.casework.validating import simulated, trained
 
 

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 from lindley.casework.criteria import Criteria
 from lindley.casework.performance import Settings
 from lindley.casework.validation import validate
-from lindley.casework.validation_page import render
-from lindley.casework.validation_record import Record, shown
-from lindley.cli_evaluate import add_commands
-from lindley.data.export import export_csv
-from lindley.data.table import Table
+from lindley.cli.evaluate import add_commands
 from lindley.errors import LindleyError
+from lindley.pages.validation_page import render
+from lindley.pages.validation_record import Record, shown
+from lindley.table.export import export_csv
+from lindley.table.table import Table
 from tests.casework.validating import part, simulated, trained
 
 HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(2)</script>"
@@ -153,11 +153,11 @@ def test_the_command_ends_with_status_2_after_an_error(files: Path, tmp_path: Pa
 def test_a_failed_report_leaves_the_old_one(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("validation.json", "validation.html"):
         (tmp_path / name).write_text("old")
-    monkeypatch.setattr("lindley.casework.validation_page.render", lambda record: 1 / 0)
+    monkeypatch.setattr("lindley.pages.validation_page.render", lambda record: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr("lindley.cli_evaluate.os.replace", _refuse)
+    monkeypatch.setattr("lindley.cli.evaluate.os.replace", _refuse)
     with pytest.raises(LindleyError, match="cannot be written"):
         evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lindley.casework.verbal import BUILT_IN_SCALES, LANGUAGES, load_scale
-from lindley.casework.words import WORDS, lr_text, power, ratio_text, reading
 from lindley.errors import LindleyError
+from lindley.pages.case_words import WORDS, lr_text, power, ratio_text, reading
 
 NFI = [
     (1, "approximately equally probable", "ongeveer even waarschijnlijk"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lindley.casework.fit import TrainingChoices, train_system
-from lindley.casework.system import System
-from lindley.data.simulated import GlassPopulation, glass_population, simulate_table
-from lindley.data.table import Table
+from lindley.casework.train import TrainingChoices, train_system
 from lindley.models.oracle import oracle
+from lindley.system.system import System
+from lindley.table.simulated import GlassPopulation, glass_population, simulate_table
+from lindley.table.table import Table
 
 
 def part(table: Table, rows: np.ndarray, name: str | None = None) -> Table:

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lindley.data.splits import Part
 from lindley.evaluation import analyse_axes, cllr
 from lindley.evaluation.axes import BIAS_SPREAD, NEUTRAL_LLR, AxisAnalysis, classify
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import integrate_varying
 from lindley.llrs import LLRs
 from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.mixture import MixtureBetween
+from lindley.models.neural.common import integrate_common
+from lindley.models.neural.mixture import MixtureBetween
+from lindley.models.neural.varying import integrate_varying
 from lindley.models.two_level import TwoLevel, score
+from lindley.table.splits import Part
 
 AXES = 4
 WITHIN, BETWEEN = np.array([1.0, 0.5, 2.0, 1.0]), np.array([50.0, 20.0, 1.0, 3.0])

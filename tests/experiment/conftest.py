@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lindley.data.splits import Protocol
-from lindley.data.table import Table
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
 from lindley.experiment.plan import Unit
 from lindley.experiment.runner import run_experiment, serially
 from lindley.experiment.work import Finished
+from lindley.table.splits import Protocol
+from lindley.table.table import Table
 
 ROWS = (
     "tlm",

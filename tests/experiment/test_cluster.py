@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from lindley import cli
-from lindley.data.export import export_csv
-from lindley.data.splits import Protocol
-from lindley.data.table import Table
+from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment import cluster
 from lindley.experiment.cluster import on_cluster
 from lindley.experiment.load import load_experiment
 from lindley.experiment.plan import make_units
 from lindley.experiment.runner import run_experiment
+from lindley.table.export import export_csv
+from lindley.table.splits import Protocol
+from lindley.table.table import Table
 from tests.experiment.conftest import make_experiment, make_table, without_seconds
 
 distributed = pytest.importorskip("distributed")

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley import cli
-from lindley.data.splits import Protocol
-from lindley.data.table import Table
+from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment.compare import compare
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
+from lindley.table.splits import Protocol
+from lindley.table.table import Table
 from tests.experiment.conftest import make_experiment, make_table
 
 

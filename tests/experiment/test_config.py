@@ -13,14 +13,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lindley.data.splits import Protocol
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig, Experiment, ModelConfig, json_schema
 from lindley.experiment.folder import resolved
 from lindley.experiment.lines import read_yaml
 from lindley.experiment.load import BUILT_IN, load_experiment
-from lindley.experiment.names import CALIBRATION_NAMES, INTEGRATIONS
-from lindley.models.orthonormal import ORTHONORMAL_KINDS
+from lindley.models.neural.orthonormal import ORTHONORMAL_KINDS
+from lindley.system.names import CALIBRATION_NAMES, INTEGRATIONS
+from lindley.table.splits import Protocol
 
 
 class TestConfig:

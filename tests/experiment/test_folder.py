@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import yaml
 
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment import folder as folder_module
 from lindley.experiment.config import Experiment
@@ -30,6 +29,7 @@ from lindley.experiment.load import load_experiment
 from lindley.experiment.plan import make_units
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
+from lindley.table.table import Table
 from tests.experiment.conftest import Store, make_experiment, make_table, without_seconds
 
 

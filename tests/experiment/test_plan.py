@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from lindley.data.splits import Protocol
 from lindley.experiment import plan
 from lindley.experiment.config import Experiment
 from lindley.experiment.load import load_experiment
 from lindley.experiment.plan import LONGEST, ORACLE, code_digest, folder_name, make_units
 from lindley.experiment.work import model_file
+from lindley.table.splits import Protocol
 from tests.experiment.conftest import make_experiment
 
 DATA = "5" * 64
@@ -190,12 +190,12 @@ def copy_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_the_code_decides_all_numbers(copy_of_the_package: Path) -> None:
     assert keys() == BEFORE
     touched = [
-        "models/axes.py",
-        "training/loop.py",
-        "data/glass_within.csv",
+        "models/axis_laws.py",
+        "models/neural/loop.py",
+        "table/glass_within.csv",
         "experiment/work.py",
         "llrs.py",
-        "storage.py",
+        "system/storage.py",
     ]
     for name in touched:
         path = copy_of_the_package / name
@@ -210,7 +210,7 @@ def test_the_code_decides_all_numbers(copy_of_the_package: Path) -> None:
 
 
 def test_what_is_only_shown_decides_nothing(copy_of_the_package: Path) -> None:
-    for name in ("cli.py", "console.py", "report/words.py", "experiment/demo.yaml"):
+    for name in ("cli/commands.py", "cli/console.py", "pages/run_words.py", "experiment/demo.yaml"):
         path = copy_of_the_package / name
         path.write_bytes(path.read_bytes() + b"\n")
     code_digest.cache_clear()

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.data.export import export_csv
+from lindley.table.export import export_csv
 from tests.experiment.conftest import make_table
 
 COLD, WARM = 3, 9
@@ -39,7 +39,7 @@ KILLED = ["run", "panes.yaml", "--out", "killed"]
 FORKS = f"""\
 import os, sys, time
 import lindley.experiment.runner
-from lindley.cli import main
+from lindley.cli.commands import main
 rename = os.replace
 def slowly(*names):
     time.sleep(0.03)

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 
 from lindley.calibration import fit_chain
-from lindley.data.simulated import glass_population, simulate_table
-from lindley.data.splits import Protocol, make_splits
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
@@ -21,6 +18,9 @@ from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import score
+from lindley.table.simulated import glass_population, simulate_table
+from lindley.table.splits import Protocol, make_splits
+from lindley.table.table import Table
 
 MODELS = ("tlm+logistic+elub", "tlm-kde", "tlm", "yeo-johnson:tlm+kde")
 

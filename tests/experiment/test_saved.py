@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lindley.data.splits import make_split
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.experiment.config import Experiment
@@ -18,6 +16,8 @@ from lindley.experiment.folder import read_table_file
 from lindley.experiment.saved import SavedRun
 from lindley.llrs import LLRs
 from lindley.models.two_level import score
+from lindley.table.splits import make_split
+from lindley.table.table import Table
 from tests.experiment.conftest import make_table
 
 SINGLE = 2.0**-23

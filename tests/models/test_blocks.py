@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from lindley.models.blocks import ON_GPU, at_a_time, or_stop, pieces, side_by_side
-from tests.models.test_robust import items, make
+from tests.models.robust.test_model import items, make
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_change_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lindley.models.robust.BLOCK", 60)
+    monkeypatch.setattr("lindley.models.robust.model.BLOCK", 60)
     model = make(3, 2, 5)
     trace, ref = items(model, 13, 1), items(model, 11, 2)
     before = torch.get_num_threads()

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from lindley.data.splits import Part, Side
 from lindley.errors import LindleyError
 from lindley.evaluation import cllr, cllr_min, compress
 from lindley.llrs import LN10, LLRs
@@ -22,6 +21,7 @@ from lindley.models import two_level
 from lindley.models.classical import Moments, fit_classical
 from lindley.models.shrinkage import ShrinkageWarning
 from lindley.models.two_level import score
+from lindley.table.splits import Part, Side
 from tests.models import dense
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.data.splits import Part
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LLRs
@@ -22,7 +21,8 @@ from lindley.models import flow as flow_module
 from lindley.models.classical import fit_classical
 from lindley.models.flow import BOX, Flow, Law, Replicates, fit_flow
 from lindley.models.two_level import score
-from lindley.storage import from_bytes, to_bytes
+from lindley.system.storage import from_bytes, to_bytes
+from lindley.table.splits import Part
 
 pytest.importorskip("zuko")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lindley.data.scaling import Scaling
-from lindley.data.simulated import glass_population, simulate_table
-from lindley.data.splits import Part
 from lindley.evaluation.metrics import cllr, cllr_cal
 from lindley.llrs import LN10, LLRs
 from lindley.models.classical import fit_classical
 from lindley.models.oracle import oracle
 from lindley.models.two_level import score
+from lindley.table.scaling import Scaling
+from lindley.table.simulated import glass_population, simulate_table
+from lindley.table.splits import Part
 
 
 @pytest.fixture(scope="module")

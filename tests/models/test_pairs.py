@@ -8,15 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lindley.data.splits import Part, Side
 from lindley.errors import LindleyError
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import integrate_varying
 from lindley.models import pairs
 from lindley.models.classical import fit_classical
+from lindley.models.neural.common import integrate_common
+from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.neural.varying import integrate_varying
 from lindley.models.pairs import distinct_items, score_pairs
-from lindley.models.parameters import Architecture, Parameters
 from lindley.models.two_level import TwoLevel, score
+from lindley.table.splits import Part, Side
 
 FEATURES = 3
 

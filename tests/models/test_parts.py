@@ -10,15 +10,15 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from lindley.data.splits import Part, Side
-from lindley.integration.common import integrate_common
-from lindley.integration.varying import VaryingVariance, integrate_varying
 from lindley.llrs import LN10
-from lindley.models.axes import Scatter
+from lindley.models.axis_laws import Scatter
 from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.mixture import MixtureBetween
+from lindley.models.neural.common import integrate_common
+from lindley.models.neural.mixture import MixtureBetween
+from lindley.models.neural.varying import VaryingVariance, integrate_varying
 from lindley.models.scale import ScaleMixture
 from lindley.models.two_level import TwoLevel, score
+from lindley.table.splits import Part, Side
 
 AXES = 3
 

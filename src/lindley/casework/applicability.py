@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.casework.fit import squared_distance
-from lindley.casework.system import System, row_digests
-from lindley.data.items import Items
-from lindley.data.splits import Side
+from lindley.casework.train import squared_distance
 from lindley.models.two_level import item_squares
+from lindley.system.system import System, row_digests
+from lindley.table.items import Items
+from lindley.table.splits import Side
 
 __all__ = ["CHECKS", "Remark", "check_items", "check_pair", "same_rows"]
 

@@ -1,288 +1,281 @@
-"""One case: the LR, what it is made of, and how sure it is.
-
-The log10 LR is the difference of similarity, log10 p(trace | ref, same source), and typicality, log10 p(trace | another
-source). What each feature contributes is told along a path. Let c be the centre of the population, m the midpoint of trace
-and ref, δ = trace − ref their difference. Then
-
-    LLR(trace, ref) = LLR(c, c)                              two identical measurements at the centre: the *match*
-                    + [LLR(m, m) − LLR(c, c)]                how much rarer the midpoint is: *rarity*
-                    + [LLR(m + δ/2, m − δ/2) − LLR(m, m)]    how far trace and ref are apart: *difference*
-
-and the last two are integrals of the gradient along a straight line, so that each feature, or each axis, has its part of
-them (Aumann and Shapley; "integrated gradients"). The match is shared out in proportion to how well a feature on its own
-tells sources apart, ½ log10(1 + between/within variance). Where the model factors over axes, the LLR of an axis is exact.
-"""
+"""A case on paper: what went in, what came out, what to know about it, and how to repeat it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
 
 import numpy as np
-import torch
 
-from lindley.casework.system import System
-from lindley.data.splits import Side
-from lindley.llrs import LN10, Floats
-from lindley.models.axes import Scatter
-from lindley.models.two_level import PairModel, scatter_squares
+from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
+from lindley.casework.explanation import Explanation, explain
+from lindley.casework.explanation import to_json as numbers_of
+from lindley.casework.verbal import Scale, Verbal
+from lindley.errors import LindleyError
+from lindley.llrs import Floats
+from lindley.system.system import System, load_with_about, today
+from lindley.table.items import TABLES, Items, read_items
+from lindley.table.splits import Side
+from lindley.table.transform import Transform, TransformKind
+from lindley.version import __version__
 
-__all__ = ["AxisShare", "Explanation", "FeatureShare", "Interval", "explain"]
+__all__ = [
+    "Batch",
+    "Case",
+    "Evidence",
+    "Notes",
+    "Refusal",
+    "SystemFile",
+    "evaluate_batch",
+    "evaluate_case",
+    "read_evidence",
+]
 
-LEVEL = 0.9
-PATH_NODES = 48
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Where the log10 LR would lie if the training sources were others: the central 90 % of a bootstrap."""
-
-    level: float
-    lower: float
-    upper: float
-    replicates: int
-
-    def to_json(self) -> dict[str, float]:
-        """For ``--json``."""
-        return {"level": self.level, "lower": self.lower, "upper": self.upper, "replicates": self.replicates}
-
-
-@dataclass(frozen=True)
-class FeatureShare:
-    """A feature's part of the log10 LR: match + rarity + difference; the parts of all features sum to it."""
-
-    feature: str
-    unit: str | None
-    log10_lr: float
-    match: float
-    rarity: float
-    difference: float
-    trace: float  # mean, as transformed
-    ref: float
-    trace_percentile: float  # share of the training sources below it, 0 to 100
-    ref_percentile: float
+Language = Literal["en", "nl"]
 
 
-@dataclass(frozen=True)
-class AxisShare:
-    """An axis' part of the log10 LR, and the features that weigh most in it; the parts of all axes sum to it."""
+class Refusal(LindleyError):
+    """No LR can be given: with every reason."""
 
-    axis: int
-    log10_lr: float
-    features: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """All that can be said about one trace and one ref."""
-
-    log10_lr: float  # after the post-hoc calibration, where the system has one
-    log10_lr_bounded: float
-    log10_lr_model: float  # before it: similarity − typicality
-    log10_similarity: float
-    log10_typicality: float
-    bounds: tuple[float, float]
-    interval: Interval | None
-    axes: tuple[AxisShare, ...]
-    features: tuple[FeatureShare, ...]
-    n_trace: int
-    n_ref: int
-    calibrated: bool
-
-
-def explain(system: System, trace: Side, ref: Side) -> Explanation:
-    """Explain the LR of one trace and one ref, given as the system's `side` makes them."""
-    model = system.point
-    pair = _Pair.of(model, trace, ref)
-    with torch.inference_mode():
-        similarity, typicality = (float(t.reshape(())) / LN10 for t in pair.ln_parts())
-    raw = system.llr_sides(trace, ref) if not system.calibration else None
-    modelled = float(raw[0, 0]) if raw is not None else float(similarity - typicality)
-    llr = modelled if raw is not None else float(system.calibrated(np.array([modelled]))[0])
-    lower, upper = system.bounds
-    path = _path(system, pair)
-    return Explanation(
-        log10_lr=llr,
-        log10_lr_bounded=float(np.clip(llr, lower, upper)),
-        log10_lr_model=modelled,
-        log10_similarity=similarity,
-        log10_typicality=typicality,
-        bounds=system.bounds,
-        interval=_interval(system, trace, ref, llr),
-        axes=_axes(system, pair, path, modelled),
-        features=_features(system, pair, path, modelled),
-        n_trace=int(trace.count[0]),
-        n_ref=int(ref.count[0]),
-        calibrated=bool(system.calibration),
-    )
+    def __init__(self, remarks: list[Remark], language: str = "en") -> None:
+        self.remarks = remarks
+        reasons = "\n".join(f"  {remark.in_language(language)}" for remark in remarks)
+        super().__init__(f"no LR is given for this case:\n{reasons}")
 
 
 @dataclass(frozen=True, eq=False)
-class _Pair:
-    """One trace and one ref, ready to be moved about: everything but their means stays as it is."""
+class SystemFile:
+    """A system, what its file says about it, and the file."""
 
-    model: PairModel
-    x: torch.Tensor  # (feature,), standardised
-    y: torch.Tensor
-    n_trace: int
-    n_ref: int
-    squares: tuple[torch.Tensor, torch.Tensor] | None  # (axis,) each
+    system: System
+    about: dict[str, Any]
+    name: str
+    sha256: str
 
     @classmethod
-    def of(cls, model: PairModel, trace: Side, ref: Side) -> _Pair:
-        n_trace, n_ref = int(trace.count[0]), int(ref.count[0])
-        squares = None
-        if model.uses_scatter and n_trace + n_ref > 2:
-            squares = (scatter_squares(model, trace)[0], scatter_squares(model, ref)[0])
-        x, y = (torch.from_numpy(side.mean[0].copy()) for side in (trace, ref))
-        return cls(model, x, y, n_trace, n_ref, squares)
+    def open(cls, path: str | Path) -> SystemFile:
+        """Read it."""
+        system, about = load_with_about(path)
+        return cls(system, about, Path(path).name, about["file_sha256"])
 
-    def scatter(self, n: int) -> Scatter | None:
-        """The scatter of n copies of the pair."""
-        if self.squares is None:
-            return None
-        of_x, of_y = (t.expand(1, n, -1) for t in self.squares)
-        return Scatter(of_x, of_y, self.n_trace - 1, self.n_ref - 1)
-
-    def ln_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Similarity and typicality, in the units of the standardised features."""
-        return self.model.ln_parts(self.x[None, None], self.y[None, None], self.n_trace, self.n_ref, self.scatter(1))
-
-    def ln_lr(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """ln LR with other means (points, feature) in place of its own."""
-        return self.model.ln_lr_given(x[None], y[None], self.n_trace, self.n_ref, self.scatter(len(x)))[0]
-
-    def gradients(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Floats, Floats]:
-        """∂ ln LR/∂x and ∂ ln LR/∂y at several points (points, feature)."""
-        x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
-        of_x, of_y = torch.autograd.grad(self.ln_lr(x, y).sum(), (x, y))
-        return of_x.numpy(), of_y.numpy()
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        about = {key: value for key, value in self.about.items() if key != "file_sha256"}
+        return {
+            "file": self.name,
+            "sha256": self.sha256,
+            "features": list(self.system.features),
+            "units": list(self.system.units),
+            "transform": self.system.transform,
+            "reference": self.system.reference,
+            "bounds": list(self.system.bounds),
+            **about,
+        }
 
 
 @dataclass(frozen=True, eq=False)
-class _Path:
-    """From two identical measurements at the centre of the population to the pair, in log10."""
+class Evidence:
+    """The traces, or the refs: as they were measured, and as the model sees them."""
 
-    match: float  # LLR(c, c)
-    at_middle: float  # LLR(m, m)
-    rarity: Floats  # mean gradient from the centre to the midpoint (feature,)
-    to_middle: Floats  # m − c
-    difference: Floats  # mean gradient from the midpoint to the pair
-    half: Floats  # δ/2
+    which: Which
+    items: Items
+    side: Side
+    files: tuple[tuple[str, str], ...]  # name and SHA-256
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of the items."""
+        return self.items.labels
 
-def _path(system: System, pair: _Pair) -> _Path:
-    centre = torch.from_numpy(system.population.means.mean(axis=0))
-    middle, half = (pair.x + pair.y) / 2, (pair.x - pair.y) / 2
-    nodes, weights = np.polynomial.legendre.leggauss(PATH_NODES)
-    t = torch.from_numpy((nodes + 1) / 2)[:, None]
-    w = (weights / 2)[:, None]
-    to_middle = centre + t * (middle - centre)
-    of_x, of_y = pair.gradients(to_middle, to_middle)
-    rarity = (w * (of_x + of_y)).sum(axis=0) / LN10
-    of_x, of_y = pair.gradients(middle + t * half, middle - t * half)
-    difference = (w * (of_x - of_y)).sum(axis=0) / LN10
-    with torch.inference_mode():
-        match, at_middle = (float(v) / LN10 for v in pair.ln_lr(*(torch.stack([centre, middle]),) * 2))
-    return _Path(match, at_middle, rarity, (middle - centre).numpy(), difference, half.numpy())
+    def to_json(self, system: System) -> dict[str, Any]:
+        """For ``--json``: of one item."""
+        return {
+            "label": self.labels[0],
+            "instances": len(self.items.values),
+            "measured": [dict(zip(system.features, row, strict=True)) for row in self.items.measured.tolist()],
+            **({} if self.items.divisor is None else {"reference": self.items.divisor.tolist()}),
+            "files": [{"file": name, "sha256": digest} for name, digest in self.files],
+        }
 
 
-def _summing_to(parts: Floats, total: float) -> Floats:
-    """Parts corrected for the error of the quadrature, in proportion to their sizes."""
-    error = total - parts.sum()
-    size = np.abs(parts).sum()
-    share = np.abs(parts) / size if size > 0 else np.full(len(parts), 1 / len(parts))
-    return np.asarray(parts + error * share)
+@dataclass(frozen=True)
+class Notes:
+    """What the laboratory calls things."""
+
+    case: str | None = None
+    examiner: str | None = None
+    trace: str | None = None
+    ref: str | None = None
+    command: str = ""
+    date: str = field(default_factory=today)
 
 
-def _features(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[FeatureShare, ...]:
-    rarity = _summing_to(path.rarity * path.to_middle, path.at_middle - path.match)
-    difference = _summing_to(path.difference * path.half, modelled - path.at_middle)
-    information = system.population.match_information + 1e-12
-    matched = path.match * information / information.sum()
-    means = system.population.means
-    raw = [system.scaling.undo(v.numpy()) for v in (pair.x, pair.y)]
-    percentiles = [100 * (means < v.numpy()).mean(axis=0) for v in (pair.x, pair.y)]
-    return tuple(
-        FeatureShare(
-            feature=feature,
-            unit=unit,
-            log10_lr=float(matched[k] + rarity[k] + difference[k]),
-            match=float(matched[k]),
-            rarity=float(rarity[k]),
-            difference=float(difference[k]),
-            trace=float(raw[0][k]),
-            ref=float(raw[1][k]),
-            trace_percentile=float(percentiles[0][k]),
-            ref_percentile=float(percentiles[1][k]),
-        )
-        for k, (feature, unit) in enumerate(zip(system.features, system.units, strict=True))
-    )
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One trace and one ref, evaluated."""
+
+    file: SystemFile
+    trace: Evidence
+    ref: Evidence
+    explanation: Explanation
+    scale: Scale
+    verbal: Verbal
+    remarks: tuple[Remark, ...]
+    notes: Notes
+    language: Language
+
+    @property
+    def system(self) -> System:
+        """The system that evaluated it."""
+        return self.file.system
+
+    @property
+    def trace_label(self) -> str:
+        """What the laboratory calls the trace."""
+        return self.notes.trace or self.trace.labels[0]
+
+    @property
+    def ref_label(self) -> str:
+        """What the laboratory calls the ref."""
+        return self.notes.ref or self.ref.labels[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """One object with everything in it."""
+        numbers = numbers_of(self.explanation)
+        return {
+            "case": self.notes.case,
+            "examiner": self.notes.examiner,
+            "date": self.notes.date,
+            "log10_lr": numbers.pop("log10_lr"),
+            "log10_lr_bounded": numbers.pop("log10_lr_bounded"),
+            "log10_similarity": numbers.pop("log10_similarity"),
+            "log10_typicality": numbers.pop("log10_typicality"),
+            "log10_lr_model": self.explanation.log10_lr_model,
+            "calibrated": self.explanation.calibrated,
+            "bounds": list(self.explanation.bounds),
+            "interval": numbers.pop("interval"),
+            "verbal": self.verbal.to_json(),
+            **numbers,
+            "warnings": [remark.to_json() for remark in self.remarks],
+            "system": self.file.to_json(),
+            "trace": {**self.trace.to_json(self.system), "label": self.trace_label},
+            "ref": {**self.ref.to_json(self.system), "label": self.ref_label},
+            "lindley": __version__,
+            "command": self.notes.command,
+        }
 
 
-def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[AxisShare, ...]:
-    projection = pair.model.projection[0]
-    if pair.model.has_axis_shares:
-        with torch.inference_mode():
-            shares = (
-                pair.model.ln_lr_pairs(
-                    pair.x[None, None], pair.y[None, None], pair.n_trace, pair.n_ref, pair.scatter(1)
-                )[0, 0].numpy()
-                / LN10
-            )
-    else:
-        # On axes z = x P a gradient is P⁻¹ that in the features, and a displacement is that in the features times P.
-        back, forth = torch.linalg.pinv(projection).numpy(), projection.numpy()
-        along = (back @ path.rarity) * (path.to_middle @ forth) + (back @ path.difference) * (path.half @ forth)
-        spread = np.var(system.population.means @ forth, axis=0, ddof=1)
-        information = np.log1p(spread / pair.model.var_within_ref[0, 0].numpy())
-        shares = _summing_to(along, modelled - path.match) + path.match * information / information.sum()
-    loadings = projection.numpy() / np.linalg.norm(projection.numpy(), axis=0)
-    return tuple(
-        AxisShare(
-            axis,
-            float(share),
-            tuple((system.features[k], float(loadings[k, axis])) for k in np.argsort(-np.abs(loadings[:, axis]))[:3]),
-        )
-        for axis, share in enumerate(shares)
-    )
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Many traces against many refs."""
+
+    file: SystemFile
+    trace: Evidence
+    ref: Evidence
+    log10_lr: Floats  # (traces, refs)
+    remarks: tuple[Remark, ...]
+    command: str = ""
+
+    @property
+    def bounded(self) -> Floats:
+        """Within what the validation pairs support."""
+        return np.clip(self.log10_lr, *self.file.system.bounds)
+
+    def to_json(self) -> dict[str, Any]:
+        """One object with everything in it."""
+        return {
+            "traces": list(self.trace.labels),
+            "refs": list(self.ref.labels),
+            "log10_lr": self.log10_lr.tolist(),
+            "log10_lr_bounded": self.bounded.tolist(),
+            "bounds": list(self.file.system.bounds),
+            "warnings": [remark.to_json() for remark in self.remarks],
+            "system": self.file.to_json(),
+            "files": {
+                evidence.which: [{"file": name, "sha256": digest} for name, digest in evidence.files]
+                for evidence in (self.trace, self.ref)
+            },
+            "lindley": __version__,
+            "command": self.command,
+        }
 
 
-def _interval(system: System, trace: Side, ref: Side, llr: float) -> Interval | None:
-    """How the replicates scatter around their median, laid around the LR; nothing for a system without replicates.
+def read_evidence(
+    system: System, path: str | Path, which: Which, *, source_column: str | None = None, sheet: str | None = None
+) -> Evidence:
+    """Read a table, or a folder of tables, of items in the features of a system."""
+    transform = Transform(cast(TransformKind, system.transform), system.reference)
+    items = read_items(path, system.features, system.units, transform, source_column=source_column, sheet=sheet)
+    side = system.side_of_transformed(items.values, items.item, which, list(items.labels))
+    return Evidence(which, items, side, _digests(Path(path)))
 
-    A source that is drawn twice makes a kernel density rougher, so that all replicates lie to one side of the LR: that says
-    something of the bootstrap, and not of the training sources.
+
+def evaluate_case(
+    file: SystemFile,
+    trace: Evidence,
+    ref: Evidence,
+    scale: Scale,
+    language: Language = "en",
+    notes: Notes | None = None,
+) -> Case:
+    """One trace against one ref.
+
+    Raises:
+        Refusal: if an LR would be meaningless; with every reason.
     """
-    if system.runs < 3:
-        return None
-    llrs = system.llr_replicates(trace, ref)
-    lower, middle, upper = np.quantile(llrs, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
-    return Interval(LEVEL, llr + float(lower - middle), llr + float(upper - middle), len(llrs))
+    for evidence in (trace, ref):
+        if len(evidence.labels) != 1:
+            raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
+    remarks = _checked(file.system, trace, ref, language)
+    explanation = explain(file.system, trace.side, ref.side)
+    remarks += check_pair(file.system, explanation.log10_lr, trace.items, ref.items)
+    verbal = scale.describe(explanation.log10_lr_bounded, language)
+    notes = notes if notes is not None else Notes()
+    return Case(file, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
 
 
-def to_json(explanation: Explanation) -> dict[str, Any]:
-    """The numbers of an explanation, for ``--json``."""
-    return {
-        "log10_lr": explanation.log10_lr,
-        "log10_lr_bounded": explanation.log10_lr_bounded,
-        "log10_similarity": explanation.log10_similarity,
-        "log10_typicality": explanation.log10_typicality,
-        "interval": None if explanation.interval is None else explanation.interval.to_json(),
-        "axes": [{"axis": a.axis, "log10_lr": a.log10_lr, "features": dict(a.features)} for a in explanation.axes],
-        "features": [
-            {
-                "feature": f.feature,
-                "unit": f.unit,
-                "log10_lr": f.log10_lr,
-                "match": f.match,
-                "rarity": f.rarity,
-                "difference": f.difference,
-                "trace": f.trace,
-                "ref": f.ref,
-                "trace_percentile": f.trace_percentile,
-                "ref_percentile": f.ref_percentile,
-            }
-            for f in explanation.features
-        ],
-    }
+def evaluate_batch(
+    file: SystemFile, trace: Evidence, ref: Evidence, command: str = "", language: Language = "en"
+) -> Batch:
+    """Every trace against every ref.
+
+    Raises:
+        Refusal: if an LR of any of them would be meaningless; with every reason.
+    """
+    system = file.system
+    remarks = _checked(system, trace, ref, language)
+    if copied := same_rows(trace.items, ref.items):
+        some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
+        message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
+        remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
+    llr = system.llr_sides(trace.side, ref.side)
+    lower, upper = system.bounds
+    spoken = f"{lower:.2f} to {upper:.2f}".replace("-", "−")
+    beyond = np.count_nonzero((llr < lower) | (llr > upper))
+    if beyond:
+        message = (
+            f"{beyond} of {llr.size} log10 LRs lie outside {spoken}, which is as far as the validation "
+            "pairs support them. Report the bounded LRs."
+        )
+        remarks.append(Remark("beyond-bounds", message))
+    return Batch(file, trace, ref, llr, tuple(remarks), command)
+
+
+def _checked(system: System, trace: Evidence, ref: Evidence, language: str) -> list[Remark]:
+    remarks = [
+        remark
+        for evidence in (trace, ref)
+        for remark in check_items(system, evidence.side, evidence.items, evidence.which)
+    ]
+    if refusals := [remark for remark in remarks if remark.refusal]:
+        raise Refusal(refusals, language)
+    return remarks
+
+
+def _digests(path: Path) -> tuple[tuple[str, str], ...]:
+    files = [path]
+    if path.is_dir():
+        files = sorted(f for f in path.iterdir() if f.suffix.lower() in TABLES and f.name[0] not in ".~")
+    return tuple((file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)

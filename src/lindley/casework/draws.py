@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.casework.system import System
-from lindley.data.splits import Side
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.system.system import System
+from lindley.table.splits import Side
+from lindley.table.table import Table
 
 __all__ = ["Draw", "counts", "draw", "ladder"]
 

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.casework.draws import Draw, Shape, counts, draw, ladder
-from lindley.casework.system import System
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.evaluation.bootstrap import percentiles
 from lindley.evaluation.metrics import cllr_min, devpav, eer
 from lindley.evaluation.square import Costs, draw_sources, rates, replicates, square_llrs
 from lindley.llrs import Floats
+from lindley.system.system import System
+from lindley.table.table import Table
 
 __all__ = [
     "DEFAULTS",

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from lindley.casework.applicability import ABSURD_SD
 from lindley.casework.criteria import CHARACTERISTICS, Criteria, Criterion
-from lindley.casework.fit import squared_distance
 from lindley.casework.performance import (
     DEFAULTS,
     Comparison,
@@ -35,10 +34,11 @@ from lindley.casework.performance import (
     generalisation,
     missing_replicates,
 )
-from lindley.casework.system import System, instance_digests
-from lindley.data.table import Table
+from lindley.casework.train import squared_distance
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.system.system import System, instance_digests
+from lindley.table.table import Table
 
 __all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
 

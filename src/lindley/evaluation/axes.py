@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from lindley.data.pairs import choose_pairs
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.llrs import LN10, Floats, LLRs
+from lindley.table.choose_pairs import choose_pairs
 
 if TYPE_CHECKING:
-    from lindley.data.splits import Part, Side
     from lindley.models.two_level import PairModel
+    from lindley.table.splits import Part, Side
 
 __all__ = ["QQ", "AxisAnalysis", "AxisKind", "analyse_axes", "classify"]
 
@@ -197,7 +197,7 @@ def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> 
     """log10 LRs (pairs, axis) of the traces i and the refs j."""
     import torch
 
-    from lindley.models.axes import Scatter
+    from lindley.models.axis_laws import Scatter
     from lindley.models.two_level import item_squares
 
     squares = tuple(item_squares(model, side) for side in (trace, ref)) if model.uses_scatter else None

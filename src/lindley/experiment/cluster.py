@@ -17,12 +17,12 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.plan import Unit, code_digest, versions
 from lindley.experiment.runner import Executor
 from lindley.experiment.work import Finished, do_unit
+from lindley.table.table import Table
 
 __all__ = ["on_cluster"]
 

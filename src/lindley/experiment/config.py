@@ -19,15 +19,15 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from lindley.data.columns import Columns
-from lindley.data.datasets import dataset_names, load_dataset
-from lindley.data.read import Examination, examine_table, read_table
-from lindley.data.splits import Protocol
-from lindley.data.summary import summarise
-from lindley.data.table import Table
-from lindley.data.transform import Transform
 from lindley.errors import LindleyError
-from lindley.experiment.names import INTEGRATIONS, NEURAL, NPLDA, ROBUST, ModelName
+from lindley.system.names import INTEGRATIONS, NEURAL, NPLDA, ROBUST, ModelName
+from lindley.table.columns import Columns
+from lindley.table.datasets import dataset_names, load_dataset
+from lindley.table.read import Examination, examine_table, read_table
+from lindley.table.splits import Protocol
+from lindley.table.summary import summarise
+from lindley.table.table import Table
+from lindley.table.transform import Transform
 
 __all__ = [
     "DataConfig",

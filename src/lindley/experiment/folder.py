@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from lindley.data.export import write_atomically
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
+from lindley.table.export import write_atomically
+from lindley.table.table import Table
 
 __all__ = [
     "EXPERIMENT",

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from lindley.data.splits import Protocol
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.lines import Lines, read_text, read_yaml
+from lindley.table.splits import Protocol
 
 __all__ = ["BUILT_IN", "load_experiment"]
 

@@ -15,10 +15,11 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from lindley.experiment.config import DataConfig, Experiment
-from lindley.experiment.names import NEURAL, NPLDA, ROBUST, ModelName
+from lindley.system.names import NEURAL, NPLDA, ROBUST, ModelName
 from lindley.version import __version__
 
 __all__ = ["LIBRARIES", "Unit", "code_digest", "make_units", "split_seed", "versions"]
@@ -124,9 +125,10 @@ def code_digest() -> str:
     """
     digest = hashlib.sha256()
     lindley = files("lindley")
-    sources = [("llrs.py", lindley.joinpath("llrs.py")), ("storage.py", lindley.joinpath("storage.py"))]
-    for package in ("data", "models", "training", "integration", "calibration", "evaluation", "experiment"):
-        sources += [(f"{package}/{file.name}", file) for file in lindley.joinpath(package).iterdir()]
+    sources = [("llrs.py", lindley.joinpath("llrs.py"))]
+    for package in ("table", "models", "system", "calibration", "evaluation", "experiment"):
+        folder = Path(str(lindley.joinpath(package)))
+        sources += [(f"{package}/{file.relative_to(folder).as_posix()}", file) for file in folder.rglob("*")]
     for name, file in sorted(sources, key=lambda source: source[0]):
         if name.endswith((".py", ".csv")):
             digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")

@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from lindley.data.export import write_atomically
-from lindley.data.table import Table
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import RESULTS, writable_folder
-from lindley.experiment.names import ModelName
 from lindley.experiment.plan import ORACLE, Unit, code_digest, versions
+from lindley.system.names import ModelName
+from lindley.table.export import write_atomically
+from lindley.table.table import Table
 
 __all__ = ["ModelResult", "Results", "mean_and_error", "two_sem"]
 

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lindley.data.splits import make_split
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.fitting import require_device
 from lindley.experiment.folder import drop_results, read_unit, start_folder, write_unit
 from lindley.experiment.plan import ORACLE, Unit, make_units
 from lindley.experiment.results import Results
 from lindley.experiment.work import Finished, do_unit
+from lindley.system.fitting import require_device
+from lindley.table.splits import make_split
+from lindley.table.table import Table
 
 __all__ = ["Executor", "run_experiment", "serially"]
 

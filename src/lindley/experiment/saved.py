@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.data.splits import Part, Split, make_splits
-from lindley.data.table import Table
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import EXPERIMENT, RESULTS, read_table_file, read_unit_file
-from lindley.experiment.names import ModelName
 from lindley.experiment.plan import Unit, make_units, split_seed
 from lindley.experiment.results import SCHEMA, ModelResult, Results
 from lindley.experiment.work import gaussianised, model_file
 from lindley.llrs import Floats, LLRs
-from lindley.storage import Model, model_from_bytes
-from lindley.training.history import History
+from lindley.models.neural.history import History
+from lindley.system.names import ModelName
+from lindley.system.storage import Model, model_from_bytes
+from lindley.table.splits import Part, Split, make_splits
+from lindley.table.table import Table
 
 __all__ = ["SavedRun"]
 

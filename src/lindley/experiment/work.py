@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lindley.calibration import CALIBRATIONS
-from lindley.data.simulated import glass_population
-from lindley.data.splits import Part, Split, make_split
-from lindley.data.table import Table
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import Experiment
-from lindley.experiment.crossfit import held_out_llrs, join_parts
-from lindley.experiment.fitting import Progress as Report
-from lindley.experiment.fitting import fit_root, integrate, require_device
-from lindley.experiment.names import ModelName
 from lindley.experiment.plan import ORACLE, Unit, folder_name, split_seed
 from lindley.llrs import Floats, LLRs
 from lindley.models.blocks import one_thread
 from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
+from lindley.models.neural.history import History
 from lindley.models.oracle import oracle
 from lindley.models.two_level import TwoLevel, score
-from lindley.storage import Model, model_to_bytes
-from lindley.training.history import History
+from lindley.system.fitting import Progress as Report
+from lindley.system.fitting import fit_root, integrate, require_device
+from lindley.system.held_out import held_out_llrs, join_parts
+from lindley.system.names import ModelName
+from lindley.system.storage import Model, model_to_bytes
+from lindley.table.simulated import glass_population
+from lindley.table.splits import Part, Split, make_split
+from lindley.table.table import Table
 
 __all__ = ["Finished", "do_unit", "gaussianised", "model_file"]
 

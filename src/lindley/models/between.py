@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from lindley.models.axes import AxisLaw, Scatter
+from lindley.models.axis_laws import AxisLaw, Scatter
 from lindley.models.blocks import at_a_time, pieces
 
 __all__ = ["LN_2PI", "Between", "KernelBetween", "NormalBetween", "coupled", "ln_sum_of_products"]

@@ -27,11 +27,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.data.splits import Part
 from lindley.errors import LindleyError
 from lindley.models.between import Between, KernelBetween, NormalBetween
 from lindley.models.shrinkage import ShrinkageWarning, shrink_covariance
 from lindley.models.two_level import TwoLevel
+from lindley.table.splits import Part
 
 __all__ = ["Moments", "estimate_moments", "fit_classical"]
 

@@ -6,11 +6,11 @@ import numpy as np
 import scipy.linalg
 import torch
 
-from lindley.data.scaling import Scaling
-from lindley.data.simulated import GlassPopulation
 from lindley.models.between import KernelBetween
 from lindley.models.scale import ScaleMixture, inverse_gamma_nodes
 from lindley.models.two_level import TwoLevel
+from lindley.table.scaling import Scaling
+from lindley.table.simulated import GlassPopulation
 
 __all__ = ["oracle"]
 

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.data.splits import Side
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
-from lindley.models.axes import Scatter
+from lindley.models.axis_laws import Scatter
 from lindley.models.between import KernelBetween, NormalBetween
 from lindley.models.blocks import pieces
 from lindley.models.two_level import PairModel, TwoLevel, scatter_squares, score
+from lindley.table.splits import Side
 
 __all__ = ["distinct_items", "score_pairs"]
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lindley.models.axes import Scatter
+from lindley.models.axis_laws import Scatter
 from lindley.models.between import KernelBetween
 
 __all__ = ["ScaleMixture", "inverse_gamma_nodes"]

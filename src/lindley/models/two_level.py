@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.data.splits import Side
 from lindley.llrs import LN10
-from lindley.models.axes import AxisLaw, Scatter
+from lindley.models.axis_laws import AxisLaw, Scatter
 from lindley.models.between import Between, KernelBetween
+from lindley.table.splits import Side
 
 __all__ = ["PairModel", "ScatterModel", "TwoLevel", "item_squares", "map_tensors", "scatter_squares", "score"]
 

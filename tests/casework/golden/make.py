@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lindley.casework.fit import TrainingChoices, train_system
-from lindley.casework.system import System
-from lindley.data.table import Table
+from lindley.casework.train import TrainingChoices, train_system
+from lindley.system.system import System
+from lindley.table.table import Table
 from tests.casework.factory import FEATURES, items, population
 
 FOLDER = Path(__file__).parent

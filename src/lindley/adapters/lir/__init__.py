@@ -27,8 +27,9 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-from lindley.adapters.lir.case import CasePairs, case_pairs
+from lindley.adapters.lir.case_pairs import CasePairs, case_pairs
 from lindley.adapters.lir.data import Table
+from lindley.adapters.lir.lr_systems import SavedSystem, TwoLevelSystem
 from lindley.adapters.lir.metrics import (
     cllr,
     cllr_cal,
@@ -41,7 +42,6 @@ from lindley.adapters.lir.metrics import (
 from lindley.adapters.lir.pairing import AllPairs
 from lindley.adapters.lir.parsers import saved_system, two_level
 from lindley.adapters.lir.strategies import GroupsCrossValidation, GroupsTrainTestSplit
-from lindley.adapters.lir.system import SavedSystem, TwoLevelSystem
 from lindley.adapters.lir.transformers import (
     ElubBounder,
     InvarianceBounder,

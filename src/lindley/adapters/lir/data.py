@@ -11,13 +11,13 @@ import numpy as np
 from lir.data.models import DataProvider, FeatureData, InstanceData, LLRData, PairedFeatureData
 from numpy.typing import NDArray
 
-from lindley.adapters.lir.columns import feature_name, names_of
+from lindley.adapters.lir.features import feature_name, names_of
 from lindley.adapters.lir.reading import reading, told_in_yaml
 from lindley.calibration.bounds import Bounds
 from lindley.errors import LindleyError
-from lindley.experiment.named import FittedModel, ModelChoices, fit_model
 from lindley.llrs import Floats, LLRs
 from lindley.models.pairs import distinct_items
+from lindley.system.named import FittedModel, ModelChoices, fit_model
 
 __all__ = [
     "Table",

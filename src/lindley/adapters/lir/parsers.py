@@ -10,9 +10,9 @@ from lir.config.base import ConfigValue, YamlParseError, check_is_empty, config_
 from lir.config.lrsystem_architectures import parse_default_pipeline
 from lir.config.transform import parse_module, parse_pairing_config
 
-from lindley.adapters.lir.system import SavedSystem, TwoLevelSystem
+from lindley.adapters.lir.lr_systems import SavedSystem, TwoLevelSystem
 from lindley.errors import LindleyError
-from lindley.experiment.named import ModelChoices
+from lindley.system.named import ModelChoices
 
 __all__ = ["saved_system", "two_level"]
 

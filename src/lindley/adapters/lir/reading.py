@@ -10,9 +10,9 @@ from typing import Any
 from lir.data.io import search_path
 from pydantic import ValidationError
 
-from lindley.data.datasets import dataset_names
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
+from lindley.table.datasets import dataset_names
 
 __all__ = ["in_yaml", "reading", "told_in_yaml"]
 

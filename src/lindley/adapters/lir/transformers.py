@@ -20,7 +20,7 @@ from lindley.adapters.lir.data import (
 )
 from lindley.calibration import Calibration, Kernel, Logistic, Pav, elub, iv
 from lindley.errors import LindleyError
-from lindley.experiment.named import FittedModel, ModelChoices
+from lindley.system.named import FittedModel, ModelChoices
 
 __all__ = [
     "ElubBounder",

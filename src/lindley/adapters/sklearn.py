@@ -1,0 +1,192 @@
+"""The models as scikit-learn estimators.
+
+``fit`` takes instances and the sources that they come from, as any classifier takes samples and their classes. What comes
+after is asked of *pairs*: whether trace and ref come from one source, one that need not have been there in training. A pair
+is ``n_trace_instances`` rows followed by ``n_ref_instances`` rows. Several pairs are
+
+* an array (pairs, n_trace_instances + n_ref_instances, features); or
+* the same rows below each other, (pairs · (n_trace_instances + n_ref_instances), features): with one instance each, row 0
+  is the trace and row 1 the ref of the first pair, row 2 is the trace of the second one, and so on. That is
+  ``pairs.reshape(-1, n_features)``, and it goes through a scaler, or anything else in a pipeline, like other rows.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lindley.errors import LindleyError
+from lindley.evaluation.metrics import cllr
+from lindley.llrs import LN10, Floats, LLRs
+from lindley.system.named import FittedModel, ModelChoices, draw_part, fit_model
+from lindley.table.splits import Side
+
+__all__ = ["TwoLevelClassifier"]
+
+
+class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
+    """A two-level model that tells whether two sets of instances come from one source.
+
+    Args:
+        model: the name of a model as in ``lindley run``: ``tlm``, ``tlm-kde``, ``robust``, ``tlm+logistic+elub@cv``,
+            ``ntlm-single-pairs-n1-varying``, ``yeo-johnson:tlm`` ….
+        options: of a neural model, such as ``{"epochs": 500, "learning_rate": 0.003}``; the same as in an experiment file.
+        validation: the share of the sources that is kept from the model, where it needs sources that it has not seen: for
+            the best epoch of a training, or for a calibration. Other models are fitted on all sources.
+        n_trace_instances: rows of a pair that are the trace.
+        n_ref_instances: rows of a pair that are the ref; they follow the trace.
+        prior: the probability of one source before the evidence, for ``predict_proba`` and ``predict``.
+        device: where a neural model is trained, cpu or cuda.
+        random_state: a number ≥ 0, for the same model each time; or a generator or None, as in scikit-learn.
+
+    Attributes:
+        fitted_: the model with its standardisation and its calibration, a `lindley.system.named.FittedModel`.
+        sources_: the sources that the model was fitted on.
+        validation_sources_: the sources that were kept from it.
+        n_features_in_: the number of features; with ``feature_names_in_`` where a data frame was given.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> source = np.repeat(np.arange(200), 3)
+    >>> X = 5 * rng.normal(size=(200, 2))[source] + rng.normal(size=(600, 2))
+    >>> classifier = TwoLevelClassifier("tlm").fit(X, source)
+    >>> pairs = np.stack([X[[0, 0]], X[[1, 30]]], axis=1)  # (pairs, 2, features): one source, then two
+    >>> classifier.decision_function(pairs).round(1)  # log10 LR
+    array([ 0.8, -1.7])
+    """
+
+    def __init__(
+        self,
+        model: str = "tlm-kde",
+        *,
+        options: Mapping[str, Any] | None = None,
+        validation: float = 1 / 3,
+        n_trace_instances: int = 1,
+        n_ref_instances: int = 1,
+        prior: float = 0.5,
+        device: str = "cpu",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.model = model
+        self.options = options
+        self.validation = validation
+        self.n_trace_instances = n_trace_instances
+        self.n_ref_instances = n_ref_instances
+        self.prior = prior
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit on instances (rows, features) and the source of each (rows,).
+
+        Raises:
+            ValueError: if the data or the parameters do not do; it says why.
+        """
+        values, source = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=4)
+        self._require_counts()
+        try:
+            fitted = fit_model(
+                values, source, self._choices(), n_trace=self.n_trace_instances, n_ref=self.n_ref_instances
+            )
+        except LindleyError as error:
+            raise ValueError(str(error)) from error
+        self.fitted_ = fitted
+        self.sources_ = fitted.sources
+        self.validation_sources_ = fitted.validation_sources
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """log10 LR of every pair (pairs,): above 0 speaks for one source."""
+        fitted, pairs = self._pairs(X)
+        return fitted.llr_pairs(pairs[:, : self.n_trace_instances], pairs[:, self.n_trace_instances :])
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Probabilities (pairs, 2) of two sources and of one source, given the prior."""
+        if not 0 < self.prior < 1:
+            raise ValueError(f"the prior is a probability between 0 and 1, and not {self.prior}")
+        ln_odds = LN10 * self.decision_function(X) + math.log(self.prior / (1 - self.prior))
+        return np.stack([expit(-ln_odds), expit(ln_odds)], axis=1)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """1 for pairs that more probably have one source than two, given the prior; 0 for others."""
+        return (self.predict_proba(X)[:, 1] > 0.5).astype(np.int64)
+
+    def decision_matrix(self, traces: ArrayLike, refs: ArrayLike) -> Floats:
+        """log10 LRs of all traces (rows) against all refs (columns): many times faster than pair by pair.
+
+        Each is an array (items, instances, features), or (items, features) for items of one instance.
+        """
+        check_is_fitted(self)
+        sides = [self._side(items) for items in (traces, refs)]
+        return self.fitted_.llr_matrix(*sides)
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """−Cllr on instances and their sources, given as in ``fit``: the higher the better, for a search or a validation.
+
+        The first ``n_trace_instances`` rows of every source are its trace and the next ``n_ref_instances`` are its ref; all
+        traces are set against all refs. Sources with fewer rows are left out. Use ``GroupKFold`` with ``groups=y``, so that no
+        source is in both parts.
+        """
+        check_is_fitted(self)
+        values, source = validate_data(self, X, y, dtype=np.float64, reset=False)
+        _, code, count = np.unique(source, return_inverse=True, return_counts=True)
+        size = self.n_trace_instances + self.n_ref_instances
+        if np.count_nonzero(count >= size) < 2:
+            raise ValueError(f"a score needs two sources at least with {size} rows, for a trace and a ref")
+        complete = (count >= size)[code]
+        names = np.array([f"{k:08d}" for k in range(len(count))])[code[complete]]
+        part = draw_part(values[complete], names, None, None, self.n_trace_instances, self.n_ref_instances)
+        llr = self.fitted_.llr_matrix(part.trace, part.ref)
+        return -cllr(LLRs.from_matrix(llr, part.trace.source, part.ref.source))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _choices(self) -> ModelChoices:
+        seed = self.random_state
+        if not isinstance(seed, numbers.Integral):
+            seed = int(check_random_state(seed).randint(2**31))
+        content = {"model": self.model, "options": dict(self.options or {})}
+        return ModelChoices.read(content | {"validation": self.validation, "seed": int(seed), "device": self.device})
+
+    def _require_counts(self) -> None:
+        for name in ("n_trace_instances", "n_ref_instances"):
+            count = getattr(self, name)
+            if not isinstance(count, numbers.Integral) or count < 1:
+                raise ValueError(f"{name} is a number of rows, 1 or more, and not {count!r}")
+
+    def _pairs(self, X: ArrayLike) -> tuple[FittedModel, Floats]:
+        """Pairs (pairs, instances, features) from either form."""
+        check_is_fitted(self)
+        self._require_counts()
+        size = self.n_trace_instances + self.n_ref_instances
+        what = f"{size} rows make a pair, {self.n_trace_instances} of the trace and {self.n_ref_instances} of the ref"
+        if np.ndim(cast(Any, X)) == 3:
+            shape = np.shape(cast(Any, X))
+            if shape[1] != size:
+                raise ValueError(f"{what}: an array (pairs, {size}, features) is needed, and not {shape}")
+            X = np.asarray(X).reshape(-1, shape[2])
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        if len(rows) % size:
+            raise ValueError(f"{what}, and there are {len(rows)} rows")
+        return self.fitted_, rows.reshape(-1, size, rows.shape[1])
+
+    def _side(self, items: ArrayLike) -> Side:
+        array = np.asarray(items, dtype=np.float64)
+        if array.ndim == 2:
+            array = array[:, None]
+        if array.ndim != 3:
+            raise ValueError(f"an array (items, instances, features) is needed, and not {array.shape}")
+        rows = validate_data(self, array.reshape(-1, array.shape[2]), dtype=np.float64, reset=False)
+        return Side(rows, np.repeat(np.arange(len(array)), array.shape[1]), np.arange(len(array)).astype(np.str_))

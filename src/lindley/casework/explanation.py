@@ -1,0 +1,288 @@
+"""One case: the LR, what it is made of, and how sure it is.
+
+The log10 LR is the difference of similarity, log10 p(trace | ref, same source), and typicality, log10 p(trace | another
+source). What each feature contributes is told along a path. Let c be the centre of the population, m the midpoint of trace
+and ref, δ = trace − ref their difference. Then
+
+    LLR(trace, ref) = LLR(c, c)                              two identical measurements at the centre: the *match*
+                    + [LLR(m, m) − LLR(c, c)]                how much rarer the midpoint is: *rarity*
+                    + [LLR(m + δ/2, m − δ/2) − LLR(m, m)]    how far trace and ref are apart: *difference*
+
+and the last two are integrals of the gradient along a straight line, so that each feature, or each axis, has its part of
+them (Aumann and Shapley; "integrated gradients"). The match is shared out in proportion to how well a feature on its own
+tells sources apart, ½ log10(1 + between/within variance). Where the model factors over axes, the LLR of an axis is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lindley.llrs import LN10, Floats
+from lindley.models.axis_laws import Scatter
+from lindley.models.two_level import PairModel, scatter_squares
+from lindley.system.system import System
+from lindley.table.splits import Side
+
+__all__ = ["AxisShare", "Explanation", "FeatureShare", "Interval", "explain"]
+
+LEVEL = 0.9
+PATH_NODES = 48
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the log10 LR would lie if the training sources were others: the central 90 % of a bootstrap."""
+
+    level: float
+    lower: float
+    upper: float
+    replicates: int
+
+    def to_json(self) -> dict[str, float]:
+        """For ``--json``."""
+        return {"level": self.level, "lower": self.lower, "upper": self.upper, "replicates": self.replicates}
+
+
+@dataclass(frozen=True)
+class FeatureShare:
+    """A feature's part of the log10 LR: match + rarity + difference; the parts of all features sum to it."""
+
+    feature: str
+    unit: str | None
+    log10_lr: float
+    match: float
+    rarity: float
+    difference: float
+    trace: float  # mean, as transformed
+    ref: float
+    trace_percentile: float  # share of the training sources below it, 0 to 100
+    ref_percentile: float
+
+
+@dataclass(frozen=True)
+class AxisShare:
+    """An axis' part of the log10 LR, and the features that weigh most in it; the parts of all axes sum to it."""
+
+    axis: int
+    log10_lr: float
+    features: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that can be said about one trace and one ref."""
+
+    log10_lr: float  # after the post-hoc calibration, where the system has one
+    log10_lr_bounded: float
+    log10_lr_model: float  # before it: similarity − typicality
+    log10_similarity: float
+    log10_typicality: float
+    bounds: tuple[float, float]
+    interval: Interval | None
+    axes: tuple[AxisShare, ...]
+    features: tuple[FeatureShare, ...]
+    n_trace: int
+    n_ref: int
+    calibrated: bool
+
+
+def explain(system: System, trace: Side, ref: Side) -> Explanation:
+    """Explain the LR of one trace and one ref, given as the system's `side` makes them."""
+    model = system.point
+    pair = _Pair.of(model, trace, ref)
+    with torch.inference_mode():
+        similarity, typicality = (float(t.reshape(())) / LN10 for t in pair.ln_parts())
+    raw = system.llr_sides(trace, ref) if not system.calibration else None
+    modelled = float(raw[0, 0]) if raw is not None else float(similarity - typicality)
+    llr = modelled if raw is not None else float(system.calibrated(np.array([modelled]))[0])
+    lower, upper = system.bounds
+    path = _path(system, pair)
+    return Explanation(
+        log10_lr=llr,
+        log10_lr_bounded=float(np.clip(llr, lower, upper)),
+        log10_lr_model=modelled,
+        log10_similarity=similarity,
+        log10_typicality=typicality,
+        bounds=system.bounds,
+        interval=_interval(system, trace, ref, llr),
+        axes=_axes(system, pair, path, modelled),
+        features=_features(system, pair, path, modelled),
+        n_trace=int(trace.count[0]),
+        n_ref=int(ref.count[0]),
+        calibrated=bool(system.calibration),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """One trace and one ref, ready to be moved about: everything but their means stays as it is."""
+
+    model: PairModel
+    x: torch.Tensor  # (feature,), standardised
+    y: torch.Tensor
+    n_trace: int
+    n_ref: int
+    squares: tuple[torch.Tensor, torch.Tensor] | None  # (axis,) each
+
+    @classmethod
+    def of(cls, model: PairModel, trace: Side, ref: Side) -> _Pair:
+        n_trace, n_ref = int(trace.count[0]), int(ref.count[0])
+        squares = None
+        if model.uses_scatter and n_trace + n_ref > 2:
+            squares = (scatter_squares(model, trace)[0], scatter_squares(model, ref)[0])
+        x, y = (torch.from_numpy(side.mean[0].copy()) for side in (trace, ref))
+        return cls(model, x, y, n_trace, n_ref, squares)
+
+    def scatter(self, n: int) -> Scatter | None:
+        """The scatter of n copies of the pair."""
+        if self.squares is None:
+            return None
+        of_x, of_y = (t.expand(1, n, -1) for t in self.squares)
+        return Scatter(of_x, of_y, self.n_trace - 1, self.n_ref - 1)
+
+    def ln_parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Similarity and typicality, in the units of the standardised features."""
+        return self.model.ln_parts(self.x[None, None], self.y[None, None], self.n_trace, self.n_ref, self.scatter(1))
+
+    def ln_lr(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """ln LR with other means (points, feature) in place of its own."""
+        return self.model.ln_lr_given(x[None], y[None], self.n_trace, self.n_ref, self.scatter(len(x)))[0]
+
+    def gradients(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Floats, Floats]:
+        """∂ ln LR/∂x and ∂ ln LR/∂y at several points (points, feature)."""
+        x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+        of_x, of_y = torch.autograd.grad(self.ln_lr(x, y).sum(), (x, y))
+        return of_x.numpy(), of_y.numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """From two identical measurements at the centre of the population to the pair, in log10."""
+
+    match: float  # LLR(c, c)
+    at_middle: float  # LLR(m, m)
+    rarity: Floats  # mean gradient from the centre to the midpoint (feature,)
+    to_middle: Floats  # m − c
+    difference: Floats  # mean gradient from the midpoint to the pair
+    half: Floats  # δ/2
+
+
+def _path(system: System, pair: _Pair) -> _Path:
+    centre = torch.from_numpy(system.population.means.mean(axis=0))
+    middle, half = (pair.x + pair.y) / 2, (pair.x - pair.y) / 2
+    nodes, weights = np.polynomial.legendre.leggauss(PATH_NODES)
+    t = torch.from_numpy((nodes + 1) / 2)[:, None]
+    w = (weights / 2)[:, None]
+    to_middle = centre + t * (middle - centre)
+    of_x, of_y = pair.gradients(to_middle, to_middle)
+    rarity = (w * (of_x + of_y)).sum(axis=0) / LN10
+    of_x, of_y = pair.gradients(middle + t * half, middle - t * half)
+    difference = (w * (of_x - of_y)).sum(axis=0) / LN10
+    with torch.inference_mode():
+        match, at_middle = (float(v) / LN10 for v in pair.ln_lr(*(torch.stack([centre, middle]),) * 2))
+    return _Path(match, at_middle, rarity, (middle - centre).numpy(), difference, half.numpy())
+
+
+def _summing_to(parts: Floats, total: float) -> Floats:
+    """Parts corrected for the error of the quadrature, in proportion to their sizes."""
+    error = total - parts.sum()
+    size = np.abs(parts).sum()
+    share = np.abs(parts) / size if size > 0 else np.full(len(parts), 1 / len(parts))
+    return np.asarray(parts + error * share)
+
+
+def _features(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[FeatureShare, ...]:
+    rarity = _summing_to(path.rarity * path.to_middle, path.at_middle - path.match)
+    difference = _summing_to(path.difference * path.half, modelled - path.at_middle)
+    information = system.population.match_information + 1e-12
+    matched = path.match * information / information.sum()
+    means = system.population.means
+    raw = [system.scaling.undo(v.numpy()) for v in (pair.x, pair.y)]
+    percentiles = [100 * (means < v.numpy()).mean(axis=0) for v in (pair.x, pair.y)]
+    return tuple(
+        FeatureShare(
+            feature=feature,
+            unit=unit,
+            log10_lr=float(matched[k] + rarity[k] + difference[k]),
+            match=float(matched[k]),
+            rarity=float(rarity[k]),
+            difference=float(difference[k]),
+            trace=float(raw[0][k]),
+            ref=float(raw[1][k]),
+            trace_percentile=float(percentiles[0][k]),
+            ref_percentile=float(percentiles[1][k]),
+        )
+        for k, (feature, unit) in enumerate(zip(system.features, system.units, strict=True))
+    )
+
+
+def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[AxisShare, ...]:
+    projection = pair.model.projection[0]
+    if pair.model.has_axis_shares:
+        with torch.inference_mode():
+            shares = (
+                pair.model.ln_lr_pairs(
+                    pair.x[None, None], pair.y[None, None], pair.n_trace, pair.n_ref, pair.scatter(1)
+                )[0, 0].numpy()
+                / LN10
+            )
+    else:
+        # On axes z = x P a gradient is P⁻¹ that in the features, and a displacement is that in the features times P.
+        back, forth = torch.linalg.pinv(projection).numpy(), projection.numpy()
+        along = (back @ path.rarity) * (path.to_middle @ forth) + (back @ path.difference) * (path.half @ forth)
+        spread = np.var(system.population.means @ forth, axis=0, ddof=1)
+        information = np.log1p(spread / pair.model.var_within_ref[0, 0].numpy())
+        shares = _summing_to(along, modelled - path.match) + path.match * information / information.sum()
+    loadings = projection.numpy() / np.linalg.norm(projection.numpy(), axis=0)
+    return tuple(
+        AxisShare(
+            axis,
+            float(share),
+            tuple((system.features[k], float(loadings[k, axis])) for k in np.argsort(-np.abs(loadings[:, axis]))[:3]),
+        )
+        for axis, share in enumerate(shares)
+    )
+
+
+def _interval(system: System, trace: Side, ref: Side, llr: float) -> Interval | None:
+    """How the replicates scatter around their median, laid around the LR; nothing for a system without replicates.
+
+    A source that is drawn twice makes a kernel density rougher, so that all replicates lie to one side of the LR: that says
+    something of the bootstrap, and not of the training sources.
+    """
+    if system.runs < 3:
+        return None
+    llrs = system.llr_replicates(trace, ref)
+    lower, middle, upper = np.quantile(llrs, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+    return Interval(LEVEL, llr + float(lower - middle), llr + float(upper - middle), len(llrs))
+
+
+def to_json(explanation: Explanation) -> dict[str, Any]:
+    """The numbers of an explanation, for ``--json``."""
+    return {
+        "log10_lr": explanation.log10_lr,
+        "log10_lr_bounded": explanation.log10_lr_bounded,
+        "log10_similarity": explanation.log10_similarity,
+        "log10_typicality": explanation.log10_typicality,
+        "interval": None if explanation.interval is None else explanation.interval.to_json(),
+        "axes": [{"axis": a.axis, "log10_lr": a.log10_lr, "features": dict(a.features)} for a in explanation.axes],
+        "features": [
+            {
+                "feature": f.feature,
+                "unit": f.unit,
+                "log10_lr": f.log10_lr,
+                "match": f.match,
+                "rarity": f.rarity,
+                "difference": f.difference,
+                "trace": f.trace,
+                "ref": f.ref,
+                "trace_percentile": f.trace_percentile,
+                "ref_percentile": f.ref_percentile,
+            }
+            for f in explanation.features
+        ],
+    }

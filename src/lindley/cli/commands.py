@@ -1,0 +1,365 @@
+"""The command ``lindley``. Heavy imports wait until a command needs them, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+from rich.markup import escape
+
+from lindley.cli import cases, evaluate
+from lindley.cli.console import plain_warnings, print_table, show_progress, stderr, warn
+from lindley.cli.options import (
+    AllowDuplicates,
+    GroupColumn,
+    IgnoreColumns,
+    IncludeColumns,
+    InstanceColumn,
+    ReferenceColumn,
+    Sheet,
+    SourceColumn,
+    TransformOption,
+    data_options,
+    names,
+)
+from lindley.errors import LindleyError
+from lindley.version import __version__
+
+if TYPE_CHECKING:
+    from lindley.experiment.results import Results
+    from lindley.experiment.runner import Executor
+
+__all__ = ["app", "main"]
+
+
+class _Interrupted(Exception):
+    """Ctrl-C; the message says what is left of the work."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """Tell of Ctrl-C: typer would end the command without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted("Interrupted.") from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Feature-based likelihood ratios for forensic source comparison.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Named data sets: list them, or write one to a CSV file.")
+app.add_typer(data_app, name="data")
+
+
+class Device(StrEnum):
+    """Where neural models are trained."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+MACHINES = "Many processes or machines (needs the extra 'cluster')"
+
+
+def main() -> None:
+    """Run the command; what a user can mend is told in plain words, with exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(
+                encoding="utf-8"
+            )  # Windows would write another into a pipe, which knows few of our letters
+    try:
+        with plain_warnings():
+            app()
+    except LindleyError as error:
+        stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+    except (_Interrupted, KeyboardInterrupt) as error:
+        stderr().print(str(error) or "Interrupted.", soft_wrap=True)
+        sys.exit(130)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"lindley {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def check(
+    table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
+    source_column: SourceColumn = None,
+    group_column: GroupColumn = None,
+    instance_column: InstanceColumn = None,
+    include_columns: IncludeColumns = None,
+    ignore_columns: IgnoreColumns = None,
+    transform: TransformOption = None,
+    reference_column: ReferenceColumn = None,
+    sheet: Sheet = None,
+    allow_duplicates: AllowDuplicates = False,
+    strict: Annotated[bool, typer.Option("--strict", help="End with status 1 if there are warnings.")] = False,
+) -> None:
+    """Check a table: everything that is wrong or odd with it, and a summary.
+
+    Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
+    """
+    from lindley.experiment.config import DataConfig
+    from lindley.table.findings import exit_status, render_findings
+    from lindley.table.summary import render_summary
+
+    config = DataConfig(
+        data=table,
+        **data_options(
+            source_column, group_column, instance_column, include_columns, ignore_columns,
+            transform, reference_column, sheet, allow_duplicates,
+        ),
+    )  # fmt: skip
+    examination = config.examine()
+    if examination.summary is not None:
+        typer.echo(render_summary(examination.summary))
+    if examination.findings:
+        typer.echo(render_findings(examination.findings))
+    else:
+        typer.echo("No problems found.")
+    raise typer.Exit(exit_status(examination.findings, strict))
+
+
+@app.command()
+def run(
+    experiment: Annotated[
+        str, typer.Argument(help="A built-in experiment (demo, paper) or a YAML file; options replace its values.")
+    ] = "demo",
+    data: Annotated[
+        str | None, typer.Option(help="A named data set (see 'lindley data list'), or a CSV or .xlsx file.")
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Models, comma-separated: robust, tlm, tlm-kde, tlm-bayes, ht-plda, nplda, or the neural "
+            "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind; each with +logistic, +kde, +pav, "
+            "+elub, +iv appended in order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one "
+            "cross-fits it. Example: tlm+logistic+elub"
+        ),
+    ] = None,
+    splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of the neural models. Default: 2000.")] = None,
+    device: Annotated[Device | None, typer.Option(help="Where the neural models are trained. Default: cpu.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the results and the report. If a run of this experiment was broken off there, it goes on. "
+            "Default: results/EXPERIMENT-DATA, with -2, -3, … behind it if that holds other results."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Work on so many processes of this machine.", rich_help_panel=MACHINES)
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Work on the Dask cluster whose scheduler has this address, such as tcp://192.168.1.20:8786.",
+            rich_help_panel=MACHINES,
+        ),
+    ] = None,
+    report: Annotated[
+        bool | None, typer.Option("--report/--no-report", help="Write report.html and figures. Default: yes.")
+    ] = None,
+    source_column: SourceColumn = None,
+    group_column: GroupColumn = None,
+    instance_column: InstanceColumn = None,
+    include_columns: IncludeColumns = None,
+    ignore_columns: IgnoreColumns = None,
+    transform: TransformOption = None,
+    reference_column: ReferenceColumn = None,
+    sheet: Sheet = None,
+    allow_duplicates: AllowDuplicates = False,
+) -> None:
+    """Run an experiment: split the sources again and again, fit, calibrate, evaluate, and compare the models.
+
+    Finished parts are kept in the folder of results. A run that was broken off, by whatever, goes on where it was when the
+    same command is given again, and ends with the same results.
+    """
+    from lindley.experiment.load import load_experiment
+
+    reading = data_options(
+        source_column, group_column, instance_column, include_columns, ignore_columns,
+        transform, reference_column, sheet, allow_duplicates,
+    )  # fmt: skip
+    overrides: dict[str, dict[str, Any]] = {
+        "data": {**({"data": data} if data is not None else {}), **reading},
+        "protocol": {k: v for k, v in (("splits", splits), ("seed", seed)) if v is not None},
+        "training": {
+            **({"epochs": epochs} if epochs is not None else {}),
+            **({"device": device.value} if device is not None else {}),
+        },
+        "output": {
+            **({"folder": str(out)} if out is not None else {}),
+            **({"report": report} if report is not None else {}),
+        },
+        "experiment": {"models": names(models, "--models")} if models is not None else {},
+    }
+    config = load_experiment(experiment, overrides)
+    table = config.data.load()
+    for finding in table.findings:
+        warn(str(finding), finding.level)
+
+    from lindley.experiment.folder import default_folder, writable_folder
+
+    named = config.output.folder
+    folder = Path(named) if named is not None else default_folder(config, table)
+    with writable_folder(folder):
+        from lindley.experiment.runner import run_experiment  # brings torch
+
+        try:
+            with show_progress() as progress:
+                results = run_experiment(
+                    config, table, folder,
+                    progress=progress.step, notice=progress.notice, executor=_executor(workers, cluster),
+                )  # fmt: skip
+        except KeyboardInterrupt as error:
+            message = "Interrupted. What is finished is kept: the same command goes on where it was."
+            raise _Interrupted(message) from error
+        _print_results(results)
+        path = results.write(folder, lambda message: warn(message, "note"))
+    typer.echo(f"\nResults: {path}")
+    if config.output.report:
+        typer.echo(f"Report:  {_write_report(folder)}")
+    if named is None and folder.name != f"{config.name}-{table.name}":
+        first = folder.with_name(f"{config.name}-{table.name}")
+        typer.echo(f"({first} holds results of other data or of another experiment, and was left as it is.)")
+
+
+@app.command("report")
+def report_command(
+    folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
+) -> None:
+    """Draw the report of a finished run again, from its results: nothing is trained."""
+    typer.echo(f"Report: {_write_report(folder)}")
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that 'lindley run' wrote.", metavar="DIR…")],
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Compare everything with this model of the first folder."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Set experiments side by side, with paired differences per split."""
+    from lindley.experiment.compare import compare as compare_runs
+    from lindley.experiment.saved import SavedRun
+
+    comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
+    if as_json:
+        typer.echo(json.dumps([line.to_json() for line in comparison.lines], indent=1))
+    else:
+        print_table(
+            f"compared with {f'{to} of ' if to else 'the same model of '}{folders[0]}",
+            ("run", "model", "test Cllr", "median", "Cllr_min", "difference in test Cllr"),
+            [line.row() for line in comparison.lines],
+            "Mean ± 2 s.e.m. over the splits; differences are paired per split, negative is better.",
+            names=2,
+        )
+    for remark in comparison.remarks:
+        warn(remark)
+
+
+cases.add_commands(app)
+evaluate.add_commands(app)
+
+
+@app.command()
+def schema(
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to this file instead.")] = None,
+) -> None:
+    """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
+    from lindley.experiment.config import json_schema
+    from lindley.table.export import write_new
+
+    text = json.dumps(json_schema(), indent=1)
+    if out is None:
+        typer.echo(text)
+    else:
+        write_new(out, text + "\n")
+        typer.echo(f"{out} holds the JSON schema of experiment files.")
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """The named data sets: what they hold, their terms, and where they are found."""
+    from lindley.table.datasets import list_datasets
+
+    for info in list_datasets():
+        typer.echo(f"{info.name}\n    {info.description} {info.size}\n    Terms: {info.terms}\n    {info.where}")
+
+
+@data_app.command("export")
+def data_export(
+    name: Annotated[str, typer.Argument(help="A named data set, see 'lindley data list'.")],
+    out: Annotated[Path | None, typer.Option(help="The CSV file to write. Default: NAME.csv.")] = None,
+) -> None:
+    """Write a named data set to a CSV file."""
+    from lindley.table.datasets import load_dataset
+    from lindley.table.export import export_csv
+
+    table = load_dataset(name)
+    path = out if out is not None else Path(f"{name}.csv")
+    export_csv(table, path)
+    typer.echo(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
+
+
+def _executor(workers: int | None, cluster: str | None) -> Executor:
+    """Where the work is done."""
+    if workers is not None and cluster is not None:
+        raise LindleyError("Give --workers for this machine or --cluster for others, and not both.")
+    if workers is None and cluster is None:
+        from lindley.experiment.runner import serially
+
+        return serially
+    from lindley.experiment.cluster import on_cluster
+
+    return on_cluster(cluster, workers)
+
+
+def _write_report(folder: Path) -> Path:
+    from lindley.experiment.saved import SavedRun
+    from lindley.pages.build import build_report
+    from lindley.pages.run_page import write_report
+
+    return write_report(build_report(SavedRun.open(folder)), folder)
+
+
+def _print_results(results: Results) -> None:
+    protocol, table = results.experiment.protocol, results.table
+    print_table(
+        f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
+        f"{protocol.splits} splits, seed {protocol.seed}",
+        ("model", "test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"),
+        results.rows(),
+        "Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
+        "calibration would leave.",
+    )

@@ -1,0 +1,232 @@
+"""One tensor program: an epoch of training and validation of several runs at once.
+
+Every step computes the batch of every run together. Optimiser, losses and gradients are separate per run because no
+operation mixes runs. On a GPU an epoch is captured once as a CUDA graph and replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from lindley.errors import LindleyError
+from lindley.models.neural.batches import LN2, Evaluation, PairBatches, SourceBatches
+from lindley.models.neural.encoder import StackedEncoder
+from lindley.models.neural.history import History
+from lindley.models.neural.network import NeuralTwoLevel
+from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.neural.settings import Training
+from lindley.models.two_level import TwoLevel
+from lindley.table.splits import Part
+
+__all__ = ["Program", "Progress"]
+
+CAPTURABLE = {"exponential"}
+"""Orthonormal kinds that a CUDA graph can hold; the others ask the host for decisions on the way."""
+Progress = Callable[[int, float], None]
+"""Called with the number of finished epochs and the mean validation Cllr so far, now and then."""
+
+
+class Program:
+    """The runs of one program, which have the same number of batches."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        training: Training,
+        train_parts: Sequence[Part],
+        validate_parts: Sequence[Part],
+        seeds: Sequence[int],
+        start: Parameters | None,
+        encoder: Callable[[], nn.Module] | None,
+    ) -> None:
+        self.training = t = training
+        self.device = torch.device(t.device)
+        self.encoder = None if encoder is None else StackedEncoder(encoder, seeds).to(self.device, t.dtype)
+        make = PairBatches if t.mode == "pairs" else SourceBatches
+        self.batches: PairBatches | SourceBatches = _to(
+            make.of(train_parts, t.batch, t.epochs, seeds, t.dtype), self.device
+        )
+        self.evaluation = _to(Evaluation.of(validate_parts, t.dtype, t.watched, seeds), self.device)
+        self.net = self._net(architecture, train_parts, seeds, start).to(self.device, t.dtype)
+        self.modules: list[nn.Module] = [self.net] + ([] if self.encoder is None else [self.encoder])
+        self.parameters = [p for module in self.modules for p in module.parameters()]
+        self.optimiser = torch.optim.AdamW(
+            self.parameters,
+            lr=t.learning_rate,
+            weight_decay=t.weight_decay,
+            fused=True,
+            capturable=self.device.type == "cuda",
+        )
+        n_runs, n_axes = self.net.free_b.shape[:2]
+        self.epoch = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.best = [p.detach().clone() for p in self.parameters]
+        self.best_cllr = self._full(n_runs, value=torch.inf)
+        self.best_epoch = torch.zeros(n_runs, dtype=torch.long, device=self.device)
+        self.losses = self._full(t.epochs, 2, n_runs)
+        self.axes = self._full(t.epochs, n_runs, n_axes) if t.watched else None
+        if isinstance(self.batches, SourceBatches):
+            shape = self.batches.there.shape
+            self.store = self._full(*shape, n_axes)
+            self.stored = self._full(*shape)
+            self.replicate_pairs = torch.triu_indices(shape[2], shape[2], 1).to(self.device)
+
+    def _full(self, *shape: int, value: float = 0.0) -> Tensor:
+        return torch.full(shape, value, dtype=self.training.dtype, device=self.device)
+
+    def _net(
+        self, architecture: Architecture, parts: Sequence[Part], seeds: Sequence[int], start: Parameters | None
+    ) -> NeuralTwoLevel:
+        if start is not None:
+            d, found = self.evaluation.x.shape[-1], start.q_between.shape[-1]
+            if d != found:
+                raise LindleyError(f"the start is for {found} features, and the table has {d}")
+            return NeuralTwoLevel(architecture, start)
+        if architecture.start == "maximum-likelihood":
+            if self.encoder is not None:
+                raise ValueError("an encoder has no maximum-likelihood start: its embeddings change as it trains")
+            return NeuralTwoLevel(architecture, Parameters.maximum_likelihood(architecture, parts))
+        n_axes = self.embed(self.evaluation.x[:, :1]).shape[-1]
+        return NeuralTwoLevel(architecture, Parameters.random(architecture, n_axes, seeds), seeds)
+
+    def embed(self, instances: Tensor) -> Tensor:
+        """(run, …, feature) → (run, …, embedding); without an encoder, the instances themselves."""
+        return instances if self.encoder is None else self.encoder(instances)
+
+    def run(self, progress: Progress) -> tuple[Parameters, History, StackedEncoder | None]:
+        """All epochs; then, of each run, the parameters of the best one, in float64."""
+        step = self._captured() if self.device.type == "cuda" else self._epoch
+        every = max(1, self.training.epochs // 100)
+        for epoch in range(self.training.epochs):
+            step()
+            if (epoch + 1) % every == 0 or epoch + 1 == self.training.epochs:
+                progress(epoch + 1, float(self.best_cllr.mean()))
+        if not bool(torch.isfinite(self.best_cllr).all()):
+            raise LindleyError(
+                "training diverged: the validation Cllr of a run was never finite. Try a smaller learning rate, or "
+                "another orthonormal kind."
+            )
+        with torch.no_grad():
+            for parameter, best in zip(self.parameters, self.best, strict=True):
+                parameter.copy_(best)
+            parameters = self.net.double().mathematical().map(lambda t: t.detach().cpu())
+        losses = self.losses.double().cpu().numpy()
+        history = History(
+            losses[:, 0].T,
+            losses[:, 1].T,
+            None if self.axes is None else self.axes.double().cpu().numpy().transpose(1, 0, 2),
+            self.best_epoch.cpu().numpy(),
+        )
+        return parameters, history, None if self.encoder is None else self.encoder.cpu().double()
+
+    def _captured(self) -> Callable[[], None]:
+        """An epoch as a CUDA graph. A capture wants everything warm: that is done first, and undone."""
+        state = [self.best_cllr, self.best_epoch, self.losses, self.epoch, *self.parameters, *self.best]
+        state += [] if self.axes is None else [self.axes]
+        state += [] if self.training.mode == "pairs" else [self.store, self.stored]
+        kept = [t.detach().clone() for t in state]
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            self._epoch()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        with torch.no_grad():
+            for tensor, value in zip(state, kept, strict=True):
+                tensor.copy_(value)
+            for moments in self.optimiser.state.values():
+                for moment in moments.values():
+                    moment.zero_()
+        if self.net.architecture.orthonormal not in CAPTURABLE:
+            return self._epoch
+        self.optimiser.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._epoch()
+        return graph.replay
+
+    def _epoch(self) -> None:
+        """One pass over the batches, then the validation."""
+        n = len(self.batches.rows)
+        total = torch.zeros_like(self.best_cllr)
+        for batch in range(n):
+            model = self.net()
+            loss = self._pairs_loss(model, batch) if self.training.mode == "pairs" else self._sources_loss(model, batch)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.sum().backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
+            total += loss.detach()
+        self._validate(total / n)
+
+    def _pairs_loss(self, model: TwoLevel, batch: int) -> Tensor:
+        """Cllr of a batch of pairs, (run,)."""
+        b = cast(PairBatches, self.batches)
+        x, y, weight = b.take(self.epoch, batch)
+        return (weight * softplus(b.sign[batch] * model.ln_lr(x, y))).sum((1, 2))
+
+    def _sources_loss(self, model: TwoLevel, batch: int) -> Tensor:
+        """Cllr of the pairs within a batch of sources, and of its instances against all stored ones, (run,)."""
+        b = cast(SourceBatches, self.batches)
+        source, there = b.sources.take(self.epoch, b.rows[batch]), b.there_rows[batch]  # (run, size)
+        n_replicates = b.there.shape[2]
+        whole = source[..., None, None].expand(-1, -1, n_replicates, b.instances.shape[3])
+        present = b.there.gather(1, source[..., None].expand(-1, -1, n_replicates)) * there[..., None]
+        embedded = self.embed(b.instances.gather(1, whole))  # (run, size, replicate, embedding)
+        with torch.no_grad():
+            index = source[..., None, None].expand_as(embedded)
+            self.store.scatter_(1, index, embedded.detach())
+            self.stored.scatter_reduce_(1, index[..., 0], present, "amax")
+
+        i, j = self.replicate_pairs
+        same = model.ln_lr_pairs(embedded[:, :, i].flatten(1, 2), embedded[:, :, j].flatten(1, 2)).sum(-1)
+        same_there = (present[:, :, i] * present[:, :, j]).flatten(1)
+        cost_same = (same_there * softplus(-same)).sum(1) / same_there.sum(1).clamp_min(1)
+
+        cost = softplus(model.ln_lr(embedded.flatten(1, 2), self.store.flatten(1, 2)))  # (run, rows, stored)
+        rows, columns = present.flatten(1), self.stored.flatten(1)
+        # A row's own source is stored too: its columns are taken out again.
+        own = (source[..., None] * n_replicates + torch.arange(n_replicates, device=self.device)).repeat_interleave(
+            n_replicates, 1
+        )
+        own_there = columns.gather(1, own.flatten(1)).view(own.shape)
+        per_row = (cost * columns[:, None]).sum(-1) - (cost.gather(2, own) * own_there).sum(-1)
+        n_per_row = columns.sum(1, keepdim=True) - own_there.sum(-1)
+        cost_different = (rows * per_row).sum(1) / (rows * n_per_row).sum(1).clamp_min(1)
+        return (cost_same + cost_different) * (0.5 / LN2)
+
+    @torch.no_grad()
+    def _validate(self, train_loss: Tensor) -> None:
+        """Write the losses of this epoch, and keep the parameters of the runs that have improved."""
+        v, model = self.evaluation, self.net()
+        x, y = self.embed(v.x), self.embed(v.y)
+        cllr = v.cllr(model.ln_lr(x, y))
+        self.losses.index_copy_(0, self.epoch, torch.stack([train_loss, cllr])[None])
+        if self.axes is not None:
+            width = x.shape[-1]
+            row, column = v.watched // v.y.shape[1], v.watched % v.y.shape[1]
+            trace = x.gather(1, row[..., None].expand(-1, -1, width))
+            ref = y.gather(1, column[..., None].expand(-1, -1, width))
+            cost = softplus(v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref))
+            self.axes.index_copy_(0, self.epoch, (v.watched_weight[..., None] * cost).sum(1)[None])
+        better = cllr < self.best_cllr
+        self.best_cllr.copy_(torch.where(better, cllr, self.best_cllr))
+        self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
+        for best, parameter in zip(self.best, self.parameters, strict=True):
+            best.copy_(torch.where(better.view(-1, *[1] * (parameter.ndim - 1)), parameter, best))
+        self.epoch += 1
+
+
+def _to(value: Any, device: torch.device, there: dict[int, Tensor] | None = None) -> Any:
+    """A dataclass of tensors, lists of tensors and shuffles, on a device; a tensor that is shared stays shared."""
+    there = {} if there is None else there
+    if isinstance(value, Tensor):
+        return there.setdefault(id(value), value.to(device))
+    if isinstance(value, list | tuple):
+        return type(value)(_to(v, device, there) for v in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _to(getattr(value, f.name), device, there) for f in fields(value)})
+    return value

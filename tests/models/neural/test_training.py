@@ -1,0 +1,264 @@
+"""Training: the loss is Cllr, runs do not touch each other, the truth is recovered."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lindley.errors import LindleyError
+from lindley.evaluation import cllr
+from lindley.llrs import LLRs
+from lindley.models.between import NormalBetween
+from lindley.models.neural.batches import PairBatches
+from lindley.models.neural.history import find_spikes
+from lindley.models.neural.loop import Training, train
+from lindley.models.neural.orthonormal import ORTHONORMAL_KINDS
+from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.neural.program import Program
+from lindley.models.two_level import TwoLevel, score
+from lindley.table.splits import Part
+from tests.models.neural.test_batches import epoch_of
+from tests.models.test_classical import labels, sources
+
+MODES = ["pairs", "sources"]
+MIX = np.array([[1.0, 0.5, 0.0], [-0.3, 1.0, 0.4], [0.2, -0.6, 1.0]])
+
+
+def normal_sources(seed: int, n: int) -> Part:
+    """A normal–normal model with known covariances: within 1, between (9, 4, 1), mixed by a fixed matrix."""
+    rng = np.random.default_rng(seed)
+    means = np.repeat(rng.normal(size=(n, 3)) * [3.0, 2.0, 1.0], 2, axis=0)
+    values = (means + rng.normal(size=means.shape)) @ MIX / 3
+    return Part(values, np.repeat(labels(n), 2), np.arange(2 * n) % 2 == 0)
+
+
+def cllr_of(model: TwoLevel, parts: list[Part]) -> list[float]:
+    scores = score(model, [p.trace for p in parts], [p.ref for p in parts])
+    return [cllr(LLRs.from_matrix(s, p.trace.source, p.ref.source)) for s, p in zip(scores, parts, strict=True)]
+
+
+def quick(mode: str, epochs: int, **more: object) -> Training:
+    return Training(mode, epochs=epochs, batch=20, learning_rate=0.02, watched=50, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("projection", ["single", "double"])
+@pytest.mark.parametrize("components", [1, 2])
+def test_learns_and_keeps_the_best_epoch(mode: str, projection: str, components: int) -> None:
+    tr, va = [normal_sources(s, 80) for s in (1, 2)], [normal_sources(s, 70) for s in (3, 4)]
+    architecture = Architecture(projection, 2, components)  # type: ignore[arg-type]
+    trained = train(architecture, quick(mode, 25), tr, va, [5, 6])
+    history = trained.history
+    assert history.train.shape == history.validate.shape == (2, 25)
+    assert (history.validate[:, -1] < 0.9 * history.validate[:, 0]).all()
+    np.testing.assert_array_equal(history.best_epoch, history.validate.argmin(axis=1))
+    assert history.validate_axes is not None
+    assert history.validate_axes.shape == (2, 25, 3)
+    assert trained.model.projection.dtype == torch.float64
+    # The kept model has the validation Cllr of its best epoch, as the evaluation module computes it.
+    np.testing.assert_allclose(cllr_of(trained.model, va), history.validate.min(axis=1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_alone_equals_the_run_among_others(mode: str) -> None:
+    """Runs of different sizes, in different groups of batch numbers: each depends on its own data and seed alone."""
+    n = [80, 83, 55, 81, 61]
+    tr, va = [normal_sources(i, k) for i, k in enumerate(n)], [normal_sources(i + 9, k) for i, k in enumerate(n)]
+    seeds = [11, 12, 13, 14, 15]
+    training = quick(mode, 6, dtype=torch.float64)
+    together = train(Architecture("double", 2), training, tr, va, seeds)
+    for run in range(5):
+        alone = train(Architecture("double", 2), training, [tr[run]], [va[run]], [seeds[run]])
+        np.testing.assert_allclose(together.history.train[run], alone.history.train[0], rtol=1e-9)
+        np.testing.assert_allclose(together.history.validate[run], alone.history.validate[0], rtol=1e-9)
+        for name, tensor in alone.parameters.tensors().items():
+            torch.testing.assert_close(together.parameters.tensors()[name][run], tensor[0], rtol=1e-7, atol=1e-9)
+
+
+def test_what_single_precision_costs() -> None:
+    tr, va = [normal_sources(1, 80)], [normal_sources(2, 80)]
+    results = [
+        train(Architecture(), quick("pairs", 30, dtype=dtype), tr, va, [1]).history.validate
+        for dtype in (torch.float32, torch.float64)
+    ]
+    assert np.abs(results[0] - results[1]).max() < 1e-3  # of a Cllr that falls from 0.82 to 0.50
+
+
+def test_the_pairs_loss_is_the_cllr_of_its_pairs() -> None:
+    part = sources(1, 30, 2, 3)
+    program = Program(
+        Architecture("single", 2), Training("pairs", epochs=1, batch=30, watched=0, dtype=torch.float64),
+        [part], [part], [0], None, None,
+    )  # fmt: skip
+    model = program.net()
+    same, different = (list(chain(*pairs)) for pairs in epoch_of(cast(PairBatches, program.batches), 0))
+    (llr,) = score(model.map(torch.Tensor.detach), [part.trace], [part.ref])
+    expected = cllr(LLRs([llr[pair] for pair in same], [llr[pair] for pair in different]))  # type: ignore[arg-type]
+    assert program._pairs_loss(model, 0).item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("counts", [2, 3, "ragged"])
+def test_the_sources_loss_and_its_store(counts: int | str) -> None:
+    """First batch: only its own instances are stored. After an epoch: everything is, and the loss is that of all pairs."""
+    n = 40
+    replicates = np.arange(n) % 3 + 1 if counts == "ragged" else int(counts)
+    part = sources(1, n, replicates, 3)  # type: ignore[arg-type]
+    training = Training("sources", epochs=3, batch=20, watched=0, learning_rate=0.0, dtype=torch.float64)
+    program = Program(Architecture("single", 2), training, [part], [part], [0], None, None)
+    model = program.net()
+
+    def expected(batch: int, stored: list[int]) -> float:
+        codes = np.unique(part.source, return_inverse=True)[1]
+        own = program.batches.sources.take(program.epoch, program.batches.rows[batch])[0].numpy()
+        values = torch.from_numpy(part.values)[None]
+        rows, columns = (np.flatnonzero(np.isin(codes, which)) for which in (own, stored))
+        with torch.no_grad():
+            ln_lr = model.ln_lr(values[:, rows], values[:, columns])[0].numpy() / np.log(10)
+            within = model.ln_lr(values, values)[0].numpy() / np.log(10)
+        same = [within[i, j] for i in rows for j in range(len(codes)) if codes[i] == codes[j] and i < j]
+        return cllr(LLRs(np.array(same), ln_lr[codes[rows][:, None] != codes[columns][None, :]]))
+
+    batch_of = [program.batches.sources.take(program.epoch, p)[0].tolist() for p in program.batches.rows]
+    assert program._sources_loss(model, 0).item() == pytest.approx(expected(0, batch_of[0]), rel=1e-9)
+    assert program._sources_loss(model, 1).item() == pytest.approx(expected(1, batch_of[0] + batch_of[1]), rel=1e-9)
+    assert int(program.stored.sum()) == len(part.values)
+    program.epoch += 1
+    assert program._sources_loss(model, 0).item() == pytest.approx(expected(0, list(range(n))), rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_recovery(mode: str) -> None:
+    """Data from the model: after training, test Cllr is within 10 % of the oracle's."""
+    one = torch.ones(1, 1, 3, dtype=torch.float64)
+    truth = TwoLevel(
+        0 * one, torch.from_numpy(np.linalg.inv(MIX / 3))[None], one, one,
+        NormalBetween(0 * one, torch.tensor([[[9.0, 4.0, 1.0]]], dtype=torch.float64)),
+    )  # fmt: skip
+    test = [normal_sources(3, 600)]
+    training = Training(mode, epochs=80, learning_rate=0.02, watched=0)  # type: ignore[arg-type]
+    trained = train(Architecture("double", 1), training, [normal_sources(1, 400)], [normal_sources(2, 300)], [0])
+    (ours,), (oracle,) = cllr_of(trained.model, test), cllr_of(truth, test)
+    assert ours < 1.10 * oracle
+
+
+def test_fine_tuning_starts_where_the_first_training_ended() -> None:
+    tr, va = [normal_sources(1, 60)], [normal_sources(2, 60)]
+    first = train(Architecture("double", 1), quick("pairs", 20), tr, va, [1])
+    frozen = Training("pairs", epochs=1, learning_rate=0.0, weight_decay=0.0, dtype=torch.float64)
+    second = train(Architecture("double", 1), frozen, tr, va, [1], start=first.parameters)
+    np.testing.assert_allclose(second.history.validate[0, 0], first.history.validate.min(), rtol=1e-3)
+    many = first.parameters.for_runs([0, 0, 0])
+    third = train(Architecture("double", 2), quick("sources", 2), tr * 3, va * 3, [1, 2, 3], start=many)
+    assert third.history.validate[:, 0].max() < 1.2 * first.history.validate.min()
+
+
+def warped(seed: int, n: int) -> Part:
+    """Sources differ by s, measured as (t, t² + s) with a nuisance t of its own in every instance."""
+    rng = np.random.default_rng(seed)
+    nuisance = rng.normal(size=2 * n)
+    values = np.c_[nuisance, nuisance**2 + np.repeat(1.5 * rng.normal(size=n), 2) + 0.1 * rng.normal(size=2 * n)]
+    return Part(values, np.repeat(labels(n), 2), np.arange(2 * n) % 2 == 0)
+
+
+def test_a_non_linear_encoder_beats_the_linear_model() -> None:
+    """End-to-end training is one argument."""
+    tr, va, te = ([warped(seed, 200)] for seed in (1, 2, 3))
+
+    def encoder() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 2))
+
+    training = Training("sources", epochs=150, learning_rate=0.005, watched=0)
+    linear = train(Architecture("single", 1), training, tr, va, [1])
+    deep = train(Architecture("single", 1), training, tr, va, [1], encoder=encoder)
+    embedded = deep.embed(te)
+    assert cllr_of(linear.model, te)[0] > 0.8
+    assert cllr_of(deep.model, embedded)[0] < 0.6
+    np.testing.assert_allclose(cllr_of(deep.model, deep.embed(va)), deep.history.validate.min(axis=1), rtol=1e-3)
+
+
+def test_encoders_of_many_runs_are_their_own() -> None:
+    """Started from their seeds, refreshed in the store by their own batches only: alone, among others, and again."""
+    n = [41, 45, 43, 40]
+    tr, va = ([warped(seed, k) for seed, k in enumerate(n, start)] for start in (1, 11))
+    training = Training("sources", epochs=4, batch=20, learning_rate=0.02, watched=0, dtype=torch.float64)
+
+    def encoder() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    state = torch.random.get_rng_state()
+    together, again = (train(Architecture(), training, tr, va, [1, 2, 3, 4], encoder=encoder) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    np.testing.assert_array_equal(together.history.train, again.history.train)
+    for run in range(4):
+        alone = train(Architecture(), training, [tr[run]], [va[run]], [run + 1], encoder=encoder)
+        np.testing.assert_allclose(together.history.train[run], alone.history.train[0], rtol=1e-9)
+    embedded = together.embed(va)
+    np.testing.assert_allclose(cllr_of(together.model, embedded), together.history.validate.min(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("projection", ["single", "double"])
+def test_fine_tuning_begins_at_its_start(kind: str, projection: str) -> None:
+    tr, va = [normal_sources(1, 60)], [normal_sources(2, 60)]
+    architecture = Architecture(projection, 1, orthonormal=kind)  # type: ignore[arg-type]
+    first = train(architecture, quick("pairs", 10, dtype=torch.float64), tr, va, [1])
+    frozen = Training("pairs", epochs=1, learning_rate=0.0, weight_decay=0.0, dtype=torch.float64)
+    second = train(architecture, frozen, tr, va, [1], start=first.parameters)
+    assert second.history.validate[0, 0] == pytest.approx(first.history.validate.min(), rel=1e-9)
+
+
+def test_what_cannot_be_trained_is_told() -> None:
+    tr, va = [normal_sources(1, 30)], [normal_sources(2, 30)]
+    with pytest.raises(ValueError, match="sources mode"):
+        train(Architecture(), quick("pairs", 1), tr, va, [0], encoder=lambda: nn.Linear(3, 2))
+    ml = Architecture(start="maximum-likelihood")
+    with pytest.raises(ValueError, match="no maximum-likelihood start"):
+        train(ml, quick("sources", 1), tr, va, [0], encoder=lambda: nn.Linear(3, 2))
+    with pytest.raises(ValueError, match="epochs must be 1 or more"):
+        Training(epochs=0)
+    start = Parameters.random(Architecture(), 3, [0])
+    with pytest.raises(ValueError, match="one of each per run"):
+        train(Architecture(), quick("pairs", 1), tr, va, [0], start=start.for_runs([0, 0]))
+    with pytest.raises(ValueError, match="one of each per run"):
+        train(Architecture(), quick("pairs", 1), tr, va + va, [0])
+    with pytest.raises(LindleyError, match="for 4 features, and the table has 3"):
+        train(Architecture(), quick("pairs", 1), tr, va, [0], start=Parameters.random(Architecture(), 4, [0]))
+    with pytest.raises(ValueError, match="holds no encoder"):
+        train(Architecture(), quick("sources", 1), tr, va, [0], start=start, encoder=lambda: nn.Linear(3, 3))
+    broken = start.map(lambda t: t * torch.nan)
+    with pytest.raises(LindleyError, match="diverged"):
+        train(Architecture(), quick("pairs", 1), tr, va, [0], start=broken)
+
+
+def test_one_source_has_no_different_source_pair() -> None:
+    with pytest.raises(LindleyError, match="at least two sources"):
+        train(Architecture(), quick("pairs", 1), [sources(1, 1, 2, 3)], [sources(2, 5, 2, 3)], [0])
+
+
+def test_an_interrupt_stops_all_programs() -> None:
+    """What the progress callback raises, as Ctrl-C does, ends the training soon, and not after its last epoch."""
+    parts = [normal_sources(seed, 60) for seed in range(4)]
+    calls = []
+
+    def progress(epoch: int, cllr: float) -> None:
+        calls.append(epoch)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(Architecture(), quick("pairs", 20_000), parts, parts, [0, 1, 2, 3], progress=progress)
+    assert len(calls) <= 2  # the other program is told at its next report
+
+
+def test_spikes() -> None:
+    loss = np.linspace(1, 0.5, 100)
+    assert find_spikes(loss).size == 0
+    loss[40:43] = 3
+    loss[70] = 1.5
+    np.testing.assert_array_equal(find_spikes(loss), [40, 70])
+    assert find_spikes(loss[:10]).size == 0
