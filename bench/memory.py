@@ -28,7 +28,7 @@ from bench.machine import rss_bytes
 from bench.plan import Plan
 from bench.scoring import score_part
 from bench.subjects import MODELS, model_to_score, sources
-from lindley.models.neural.loop import Training
+from lindley.models.neural.fit import Training
 from lindley.models.neural.parameters import Architecture
 from lindley.models.neural.program import Program
 from lindley.table.splits import Part
@@ -120,7 +120,7 @@ def _parts(case: Case) -> tuple[list[Part], list[Part]]:
 
 def _program(case: Case, parts: tuple[list[Part], list[Part]]) -> Program:
     training = Training(case["model"], epochs=2, device=case["device"])
-    return Program(Architecture("single", 2), training, *parts, list(range(len(parts[0]))), None, None)
+    return Program(Architecture("single", 2), training, *parts, list(range(len(parts[0]))), None)
 
 
 def _now(device: str) -> int:

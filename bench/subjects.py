@@ -42,7 +42,7 @@ def model_to_score(name: str, part: Part) -> PairModel:
     if name == "robust":
         return _some_scalars().again([[part]])
     if name == VARYING:
-        from lindley.models.neural.varying import integrate_varying
+        from lindley.models.neural.integration import integrate_varying
 
         start = Parameters.maximum_likelihood(Architecture("double", 1), [part]).two_level()
         return integrate_varying(start, [sources(300, part.values.shape[1], seed=7)])

@@ -21,7 +21,7 @@ from bench.plan import Plan
 from bench.reference import PlainTwoLevel, cllr, ln_lr_matrix, train_plainly
 from bench.timing import summary
 from lindley.llrs import LN10
-from lindley.models.neural.loop import Trained, Training, train
+from lindley.models.neural.fit import Trained, Training, train
 from lindley.models.neural.parameters import Architecture
 from lindley.models.two_level import TwoLevel, score
 from lindley.table.simulated import glass_population, simulate_table

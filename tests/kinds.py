@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,15 +13,15 @@ import torch
 from lindley.models.bayes.averaged import Averaged
 from lindley.models.bayes.fit import fit_full_bayes
 from lindley.models.classical import fit_classical
-from lindley.models.heavy_tailed.fit import fit_ht_plda
-from lindley.models.neural.common import integrate_common
-from lindley.models.neural.loop import Training, train
-from lindley.models.neural.nplda import fit_nplda
+from lindley.models.fitting import Task
+from lindley.models.heavy_tailed.fit import fit as fit_heavy_tailed
+from lindley.models.neural.fit import Training, train
+from lindley.models.neural.integration import integrate_common, integrate_varying
+from lindley.models.neural.nplda import train as train_nplda
 from lindley.models.neural.parameters import Architecture
-from lindley.models.neural.varying import integrate_varying
+from lindley.models.oracle import ScaleMixture
 from lindley.models.robust.fit import fit_robust
 from lindley.models.robust.model import Robust
-from lindley.models.scale import ScaleMixture
 from lindley.models.two_level import TwoLevel
 from tests.models.test_classical import sources
 
@@ -40,16 +42,16 @@ def scaled() -> TwoLevel:
 
 
 MODELS: dict[str, Callable[[], TwoLevel | Robust | Averaged]] = {
-    "normal": lambda: fit_classical(PARTS, "normal"),
-    "kernel": lambda: fit_classical(PARTS, "kernel"),
-    "scale mixture": scaled,
-    "trained": lambda: trained(1),
-    "mixture": lambda: trained(3),
-    "common": lambda: integrate_common(trained(1), [30, 26]),
-    "varying": lambda: integrate_varying(trained(1), PARTS),
-    "varying, sampled": lambda: integrate_varying(trained(1), PARTS, samples=12),
-    "heavy-tailed": lambda: fit_ht_plda(PARTS),
-    "quadratic": lambda: fit_nplda(PARTS, PARTS, [1, 2], epochs=2)[0],
-    "averaged": lambda: fit_full_bayes(PARTS, [1, 2], draws=8),
-    "robust": lambda: fit_robust([[part] for part in PARTS], [1, 2]).model,
+    "normal": cache(lambda: fit_classical(PARTS, "normal")),
+    "kernel": cache(lambda: fit_classical(PARTS, "kernel")),
+    "scale mixture": cache(scaled),
+    "trained": cache(lambda: trained(1)),
+    "mixture": cache(lambda: trained(3)),
+    "common": cache(lambda: integrate_common(trained(1), [30, 26])),
+    "varying": cache(lambda: integrate_varying(trained(1), PARTS)),
+    "varying, sampled": cache(lambda: integrate_varying(trained(1), PARTS, samples=12)),
+    "heavy-tailed": cache(lambda: cast(TwoLevel, fit_heavy_tailed(Task(PARTS)).model)),
+    "quadratic": cache(lambda: train_nplda(Task(PARTS, PARTS, [1, 2], {"epochs": 2}))[0]),
+    "averaged": cache(lambda: fit_full_bayes(PARTS, [1, 2], draws=8)),
+    "robust": cache(lambda: fit_robust([[part] for part in PARTS], [1, 2]).model),
 }

@@ -18,9 +18,8 @@ from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment.folder import writable_folder
 from lindley.experiment.saved import SavedRun
-from lindley.table.export import export_csv
 from lindley.table.simulated import glass_population, simulate_table
-from lindley.table.table import Table
+from lindley.table.table import Table, export_csv
 from tests.experiment.conftest import make_table
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
@@ -313,7 +312,8 @@ class TestWhereResultsGo:
 def test_ctrl_c_ends_with_one_plain_line_and_the_same_command_goes_on(small_table: Path, tmp_path: Path) -> None:
     # a shell that runs the tests in the background has them ignore SIGINT, and what they start inherits that
     code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lindley.cli import main; main()"
+        "import signal; from lindley.cli.commands import main; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); main()"
     )
     arguments = ["run", "--data", str(small_table), "--splits", "60", "--models", "tlm,tlm-kde", "--no-report"]
     process = subprocess.Popen(

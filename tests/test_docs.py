@@ -27,12 +27,12 @@ import openpyxl
 import pytest
 import yaml
 
-from lindley.casework.criteria import load_criteria
+from lindley.casework.laboratory import load_criteria
 from lindley.cli import commands as cli
-from lindley.experiment.load import load_experiment
+from lindley.experiment.config import load_experiment
 from lindley.table import simulated
-from lindley.table.export import export_csv
 from lindley.table.simulated import glass_population, simulate_table
+from lindley.table.table import export_csv
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from lindley.models.neural.loop import Training, train
-from lindley.models.neural.nplda import fit_nplda
+from lindley.models.fitting import Task
+from lindley.models.neural.fit import Training, train
+from lindley.models.neural.nplda import train as train_nplda
 from lindley.models.neural.parameters import Architecture
 from lindley.models.pairs import score_pairs
-from lindley.models.two_level import score
+from lindley.models.two_level import score, take_runs
 from lindley.table.splits import Side
 from tests.kinds import MODELS, PARTS
 from tests.models.test_classical import labels, sources
@@ -38,9 +39,7 @@ def test_llrs(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_given_pairs(kind: str) -> None:
-    model = MODELS[kind]()
-    runs = len(model.centre)
-    model = model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
+    model = take_runs(MODELS[kind](), [0])
     there = model.map(lambda t: t.to("cuda"))
     traces, refs = items(3, 40), items(5, 35)
     few = np.arange(5)
@@ -79,7 +78,7 @@ def test_training(
 
 
 def test_nplda() -> None:
-    here, there = (fit_nplda(PARTS, PARTS, [1, 2], epochs=10, device=device)[0] for device in ("cpu", "cuda"))
+    here, there = (train_nplda(Task(PARTS, PARTS, [1, 2], {"epochs": 10}, device))[0] for device in ("cpu", "cuda"))
     sides = [p.trace for p in PARTS], [p.ref for p in PARTS]
     for ours, theirs in zip(score(there, *sides), score(here, *sides), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-7)

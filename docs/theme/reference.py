@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -27,7 +26,7 @@ SECTIONS = {
     "Protocol": ("protocol", "How the table becomes splits into train, validate and test."),
     "TrainingConfig": ("training", "How neural models are trained; the classical ones have no use for it."),
     "ModelConfig": ("models", "A list. Each entry is a name, which is short for `{model: NAME}`, or these:"),
-    "OptionsConfig": (
+    "Options": (
         "options",
         "Of one model, inside its entry under `models`: a neural one; of `robust`, `pretrain`, and of `nplda`, `epochs`.",
     ),
@@ -92,8 +91,8 @@ def _given(parameter: Any) -> str:
     kind = parameter.type_descriptor.annotation
     if parameter.metavar:
         return str(parameter.metavar)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return "|".join(str(choice.value) for choice in kind)
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
     return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
 
 

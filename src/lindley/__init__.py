@@ -1,22 +1,30 @@
 """Feature-based likelihood ratios for forensic source comparison.
 
-Data walks through the package in one line::
-
-    table ──▶ split ──▶ model ──▶ LLRs ──▶ calibration ──▶ metrics
-    data/     data/     models/   llrs     calibration/    evaluation/
-    └──────────────────────── experiment/ ───────────────────────────┘
-
-A *source* (a window) is measured several times; each measurement is an *instance*. A pair sets instances of
-unknown origin (the *trace*) beside instances of a known source (the *ref*). The LLR of a pair is
+A *source* (a window) is measured several times; each measurement is an *instance*. A pair sets instances of unknown origin (the
+*trace*) beside instances of a known source (the *ref*). The LLR of a pair is
 
     log10 p(trace, ref | same source) − log10 p(trace) − log10 p(ref).
 
-A system that ``lindley train`` wrote is read by `load`::
+The whole of it on a card::
 
+    table = lindley.read_table("glass.xlsx", source="item")    # or a data frame, or arrays
+    system = lindley.train(table)                              # a system for casework, with its validation
+    system.save("glass.safetensors")
     system = lindley.load("glass.safetensors")
-    system.llr(trace, ref)              # log10 LR of one trace and one ref
-    system.explain(trace, ref)          # similarity, typicality, shares of features, interval, bounds
-    system.llr_matrix(traces, refs)     # every trace against every ref
+    system.llr(trace, ref)                                     # log10 LR of one trace and one ref
+    system.llr_matrix(traces, refs)                            # every trace against every ref
+    case = system.case("trace.csv", "ref.csv")                 # similarity, typicality, interval, bounds, warnings
+    case.write("case.html")
+    system.evaluate(lindley.read_table("new.xlsx"))            # validation on data that it has not seen
+    lindley.run("demo", table, models=["robust", "tlm+logistic"])    # models compared on many splits
+    lindley.cllr(same, different)                              # and cllr_min, eer, devpav … of plain arrays
+    lindley.plot.tippett(same, different)                      # and pav, ece, det, histogram, on matplotlib axes
+
+Behind it data walks through the package in one line::
+
+    table ──▶ split ──▶ system ──▶ LLRs ──▶ metrics
+    table/    table/    system/    llrs     evaluation/
+                        models/ · calibration/
 
 Importing this package is cheap: torch is loaded by the modules that compute with it, when they are used.
 """
@@ -28,18 +36,38 @@ from typing import TYPE_CHECKING, Any
 from lindley.version import __version__
 
 if TYPE_CHECKING:
+    from lindley import plot as plot
     from lindley.adapters.sklearn import TwoLevelClassifier as TwoLevelClassifier
-    from lindley.system.system import System as System
-    from lindley.system.system import load as load
-
-__all__ = ["System", "TwoLevelClassifier", "__version__", "load"]
-
+    from lindley.evaluation.metrics import (
+        cllr as cllr,
+        cllr_cal as cllr_cal,
+        cllr_min as cllr_min,
+        devpav as devpav,
+        eer as eer,
+        misleading_different as misleading_different,
+        misleading_same as misleading_same,
+    )
+    from lindley.experiment.runner import run as run
+    from lindley.system.system import System as System, load as load
+    from lindley.system.train import train as train
+    from lindley.table.read import read_table as read_table
+    from lindley.table.table import Table as Table
 
 _HOMES = {
-    "load": "lindley.system.system",
     "System": "lindley.system.system",
+    "Table": "lindley.table.table",
     "TwoLevelClassifier": "lindley.adapters.sklearn",
+    **dict.fromkeys(
+        ("cllr", "cllr_cal", "cllr_min", "devpav", "eer", "misleading_different", "misleading_same"),
+        "lindley.evaluation.metrics",
+    ),
+    "load": "lindley.system.system",
+    "plot": "lindley.plot",
+    "read_table": "lindley.table.read",
+    "run": "lindley.experiment.runner",
+    "train": "lindley.system.train",
 }
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -48,7 +76,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'lindley' has no attribute '{name}'")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    value = globals()[name] = home if name == "plot" else getattr(home, name)
     return value
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LN10", "LLRs"]
+from lindley.errors import LindleyError
+
+__all__ = ["LN10", "LLRs", "weight_above"]
 
 LN10 = math.log(10.0)
 """ln LR = LN10 · log10 LR."""
@@ -35,17 +37,36 @@ class LLRs:
         for side in ("same", "different"):
             values = _vector(getattr(self, side), side)
             if values.size == 0:
-                raise ValueError(f"there are no {side}-source pairs")
+                raise LindleyError(f"there are no {side}-source pairs: LLRs of pairs of both kinds are needed")
             object.__setattr__(self, side, values)
             weight = getattr(self, f"{side}_weight")
             if weight is not None:
                 weight = _vector(weight, f"{side}_weight")
                 if weight.shape != values.shape or (weight < 0).any() or weight.sum() <= 0:
-                    raise ValueError(
+                    raise LindleyError(
                         f"{side}_weight must hold one number ≥ 0 per pair, not all zero: "
                         f"got shape {weight.shape} for {values.shape}"
                     )
                 object.__setattr__(self, f"{side}_weight", weight)
+
+    @classmethod
+    def of(cls, same: ArrayLike | LLRs, different: ArrayLike | None = None) -> LLRs:
+        """Two arrays of log10 LRs, of same-source and of different-source pairs, or `LLRs` as they are.
+
+        >>> LLRs.of([2.0, 0.5], [-1.0])
+        LLRs of 2 same-source and 1 different-source pairs
+        """
+        if isinstance(same, LLRs):
+            if different is not None:
+                raise LindleyError("LLRs hold the pairs of both kinds: give them alone, or two arrays")
+            return same
+        if different is None:
+            raise LindleyError("the LLRs of the different-source pairs are missing: give two arrays, or one LLRs")
+        return cls(np.asarray(same), np.asarray(different))
+
+    def __repr__(self) -> str:
+        n_same, n_different = (round(float(np.sum(weight))) for weight in self.weights)
+        return f"LLRs of {n_same} same-source and {n_different} different-source pairs"
 
     @classmethod
     def from_matrix(cls, llr: ArrayLike, trace_source: ArrayLike, ref_source: ArrayLike) -> LLRs:
@@ -53,12 +74,26 @@ class LLRs:
         matrix = np.asarray(llr, dtype=np.float64)
         same = np.asarray(trace_source)[:, None] == np.asarray(ref_source)[None, :]
         if matrix.shape != same.shape:
-            raise ValueError(f"{matrix.shape} LLRs for {same.shape[0]} traces and {same.shape[1]} refs")
+            raise LindleyError(f"{matrix.shape} LLRs for {same.shape[0]} traces and {same.shape[1]} refs")
         return cls(matrix[same], matrix[~same])
 
     def map(self, function: Callable[[Floats], Floats]) -> LLRs:
         """The same pairs with every LLR sent through ``function``, a calibration for one."""
         return LLRs(function(self.same), function(self.different), self.same_weight, self.different_weight)
+
+    @property
+    def present(self) -> LLRs:
+        """Without the pairs of weight zero, which are not there."""
+        if self.same_weight is None and self.different_weight is None:
+            return self
+        same, different = (weight > 0 for weight in self.weights)
+        return LLRs(self.same[same], self.different[different], *(w[w > 0] for w in self.weights))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The lowest and the highest LLR of all."""
+        lowest, highest = min(self.same.min(), self.different.min()), max(self.same.max(), self.different.max())
+        return float(lowest), float(highest)
 
     @property
     def weights(self) -> tuple[Floats, Floats]:
@@ -69,7 +104,26 @@ class LLRs:
 
 
 def _vector(values: ArrayLike, name: str) -> Floats:
-    vector = np.asarray(values, dtype=np.float64).reshape(-1)
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise LindleyError(f"{name}: these are not all numbers; log10 LRs are needed, one per pair") from None
+    if vector.ndim != 1:
+        raise LindleyError(
+            f"{name}: shape {vector.shape} where a list of numbers is needed, one per pair; a matrix of all pairs "
+            "becomes LLRs by LLRs.from_matrix(llr, trace_source, ref_source)"
+        )
     if not np.isfinite(vector).all():
-        raise ValueError(f"{name}: {np.count_nonzero(~np.isfinite(vector))} values are not finite")
+        raise LindleyError(
+            f"{name}: {np.count_nonzero(~np.isfinite(vector))} of {vector.size} values are infinite or not a number; "
+            "LLRs must be finite"
+        )
     return vector
+
+
+def weight_above(values: Floats, weight: Floats, threshold: Floats, *, at: bool = True) -> Floats:
+    """The weight of the values at or above each of the increasing thresholds; above it, if not ``at``."""
+    # the number of thresholds below (or at) a value tells which of them it passes: no sort of the values
+    passed = np.searchsorted(threshold, values, side="right" if at else "left")
+    by_passed = np.bincount(passed, weight, minlength=threshold.size + 1)
+    return np.asarray(np.cumsum(by_passed[::-1])[::-1][1:], dtype=np.float64)

@@ -34,8 +34,7 @@ from lir.config.lrsystem_architectures import parse_lrsystem
 from lir.data.models import FeatureData, LLRData, PairedFeatureData
 from lir.data_strategies import PairsTrainTestSplit, SourcesCrossValidation, SourcesTrainTestSplit
 from lir.lrsystems.score_based import ScoreBasedSystem
-from lir.lrsystems.two_level import TwoLevelModelNormalKDE
-from lir.lrsystems.two_level import TwoLevelSystem as LirTwoLevelSystem
+from lir.lrsystems.two_level import TwoLevelModelNormalKDE, TwoLevelSystem as LirTwoLevelSystem
 from lir.metrics import cllr, cllr_cal, cllr_min
 from lir.persistence import load_model, save_model
 from lir.transform.pairing import InstancePairing, SourcePairing
@@ -43,11 +42,13 @@ from lir.transform.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import lindley.adapters.lir as adapter
-from lindley.casework.train import TrainingChoices, train_system
+from lindley.adapters.lir.choices import Choices
+from lindley.adapters.sklearn import TwoLevelClassifier
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.runner import run_experiment
-from lindley.system.names import BASES, NEURAL, ModelName
+from lindley.system.names import ModelName, known_names
+from lindley.system.train import train
 from lindley.table.splits import Protocol, make_split
 from lindley.table.table import Table
 
@@ -119,9 +120,9 @@ def test_in_the_place_of_lirs_own_system(seed: int) -> None:
     np.testing.assert_array_equal(ours.hypothesis, theirs.hypothesis)
 
 
-@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("base", [name for name, _ in known_names()])
 def test_every_model_is_a_system(base: str, tmp_path: Path) -> None:
-    options = {"options": {"epochs": 1}} if ModelName.parse(base).root.base in NEURAL else {}
+    options = {"options": {"epochs": 1}} if "epochs" in ModelName.parse(base).kind.options.model_fields else {}
     system = adapter.TwoLevelSystem(base, **options).fit(TRAIN)
     result = system.apply(TEST)
     assert isinstance(result, LLRData)
@@ -139,24 +140,67 @@ def test_postprocessing_sees_sources_that_the_model_has_not_seen() -> None:
 
     spy = Spy()
     system = adapter.TwoLevelSystem("tlm", postprocessing=spy, validation=0.25).fit(TRAIN)
-    assert system.fitted is not None
-    assert spy.seen == set(system.fitted.validation_sources.tolist())
+    assert spy.seen == set(system.kept_sources.tolist())
     assert len(spy.seen) == 20
-    assert not spy.seen & set(system.fitted.sources.tolist())
     everything = adapter.TwoLevelSystem("tlm", postprocessing=Pipeline([]), validation=0.25).fit(TRAIN)
-    assert everything.fitted is not None
-    assert len(everything.fitted.sources) == 80
+    assert not everything.kept_sources.size
 
 
 def test_groups_of_sources_stay_together() -> None:
     group = np.char.add("g", (np.arange(320) // 4 // 2).astype(str))
-    system = adapter.TwoLevelSystem("tlm+logistic").fit(TRAIN.replace(group_ids=group))
-    assert system.fitted is not None
+    options = {"options": {"epochs": 1}}
+    system = adapter.TwoLevelSystem("ntlm-single-pairs-n1", **options).fit(TRAIN.replace(group_ids=group))
     of = dict(zip(TRAIN.source_ids.tolist(), group.tolist(), strict=True))
-    kept, fitted = (
-        {of[s] for s in part.tolist()} for part in (system.fitted.validation_sources, system.fitted.sources)
-    )
-    assert not kept & fitted
+    kept = set(system.kept_sources.tolist())
+    assert kept
+    assert not {of[s] for s in kept} & {of[s] for s in of if s not in kept}
+
+
+def test_lir_is_one_more_door_to_the_same_system() -> None:
+    """The LLRs of `lindley.train` and of scikit-learn, with and without a calibration."""
+    table = Table.from_arrays(TRAIN.features, TRAIN.source_ids)
+    for model in ("tlm", "tlm-kde+logistic", "quantile:tlm+elub"):
+        pairs = adapter.AllPairs().pair(TEST)
+        through_lir = adapter.TwoLevelSystem(model, seed=5).fit(TRAIN).apply(pairs).llrs
+        system = train(table, model, replicates=0, seed=5)
+        np.testing.assert_allclose(system.llr_pairs(pairs.features_trace, pairs.features_ref), through_lir, rtol=1e-9)
+        classifier = TwoLevelClassifier(model, random_state=5).fit(TRAIN.features, TRAIN.source_ids)
+        np.testing.assert_allclose(classifier.decision_function(pairs.features), through_lir, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"model": "tml"}, "there is no model 'tml'. Did you mean 'tlm'"),
+        ({"model": "tlm", "colour": 5}, "colour: there is no such setting; there are model, integration"),
+        ({"model": "tlm", "validaton": 0.2}, "validaton: there is no such setting. Did you mean 'validation'? There are"),
+        ({"model": "tlm", "epochs": 5}, "epochs: it is an option of the model: write it under options, as in 'options: {epo"),
+        ({"model": "ntlm-single-pairs-n1", "options": {"epoch": 5}}, "options.epoch: there is no such setting. Did you mean"),
+        ({"model": "tlm", "options": {"epochs": 5}}, "there is no option epochs; it has no options"),
+        ({"model": "ntlm-single-pairs-n1", "options": {"epochs": 0}}, "options.epochs: Input should be greater"),
+        ({"model": "tlm", "validation": 33}, "validation: Input should be less than 1, and not 33: it is a share, such as"),
+        ({"model": "tlm", "calibration": 5}, "it is a list, as in [logistic, elub]"),
+        ({"model": "tlm", "options": "fast"}, "not 'fast': write them as in {epochs: 500, learning_rate: 0.003}"),
+        ({"model": "ntlm-single-pairs-n1", "validation": 0}, "needs sources that it has not seen"),
+        ({"model": "tlm", "label": "mine"}, "a label is for the models of an experiment"),
+        ({"model": "tlm", "seed": -1}, "seed: Input should be greater"),
+    ],
+)  # fmt: skip
+def test_wrong_choices_are_told_plainly(choices: dict[str, object], message: str) -> None:
+    with pytest.raises(LindleyError) as told:
+        Choices.read(choices)
+    assert message in str(told.value)
+    assert told.value.__suppress_context__
+
+
+def test_one_calibration_needs_no_list() -> None:
+    assert str(Choices.read({"model": "tlm", "calibration": "logistic"}).name) == "tlm+logistic"
+    assert str(Choices.read({"model": "tlm", "calibration": ["kde", "elub"]}).name) == "tlm+kde+elub"
+
+
+def test_settings_of_the_caller_are_named_too() -> None:
+    with pytest.raises(LindleyError, match=r"Did you mean 'n_trace_instances'\? There are model.*device, n_trace_inst"):
+        Choices.read({"n_trace_instance": 2}, beside=("n_trace_instances", "pairing"))
 
 
 def test_lir_data_strategies() -> None:
@@ -206,9 +250,8 @@ def test_all_pairs() -> None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = Table.from_arrays(TRAIN.features, TRAIN.source_ids, features=["K", "Ti", "Mn"], name="glass")
-    trained = train_system(table, TrainingChoices("tlm-kde+logistic", replicates=0))
     path = tmp_path_factory.mktemp("saved") / "glass.safetensors"
-    trained.system.save(path, trained.about)
+    train(table, "tlm-kde+logistic", replicates=0).save(path)
     return path
 
 
@@ -270,7 +313,7 @@ def test_the_architecture_takes_lirs_keys_and_ours() -> None:
     [
         ("model: tml", "lrsystem: model 'tml': there is no model 'tml'. Did you mean 'tlm'?"),
         ("colour: 5", "lrsystem: colour: there is no such setting; there are model"),
-        ("options: {epochs: 5}", "options (epochs) are for neural models"),
+        ("options: {epochs: 5}", "lrsystem: model 'tlm-kde': there is no option epochs; it has no options"),
         ("validation: 2", "lrsystem: validation: Input should be less than 1"),
         ("n_trace_instances: many", "n_trace_instances"),
         ("n_trace_instances: 0", "n_trace_instances must be 1 or more"),
@@ -481,8 +524,7 @@ def test_examples_run_through_lir(example: str, data_folder: Path, tmp_path: Pat
     if example == "glass-saved-system":
         from lindley.table.datasets import load_dataset
 
-        trained = train_system(load_dataset("nfi-glass"), TrainingChoices(replicates=0))
-        trained.system.save(tmp_path / "glass.safetensors", trained.about)
+        train(load_dataset("nfi-glass"), replicates=0).save(tmp_path / "glass.safetensors")
     _run(
         [sys.executable, "-m", "lir", str(ROOT / "examples" / f"{example}.yaml")],
         tmp_path,
@@ -499,7 +541,7 @@ def test_examples_run_through_lir(example: str, data_folder: Path, tmp_path: Pat
         assert {path.name for path in results.iterdir()} >= {"PAV.png", "Tippett.png", "model.pkl"}
         assert isinstance(load_model(results / "model.pkl").lrsystem, adapter.TwoLevelSystem)
     if example == "glass-models":
-        assert len(rows) == 7
+        assert len(rows) == 6
     if example == "glass-side-by-side":
         theirs, ours = rows
         assert float(ours["cllr"]) == pytest.approx(float(theirs["cllr"]), abs=1e-10)

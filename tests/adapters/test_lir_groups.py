@@ -156,9 +156,9 @@ def test_a_calibration_is_for_the_pairs_that_are_asked_for(model: str) -> None:
         system.fit(in_cars(replicates=2))
     one = adapter.TwoLevelSystem(model).fit(in_cars(replicates=5))
     system.fit(in_cars(replicates=5))
-    assert system.fitted is not None
-    assert one.fitted is not None
-    assert system.fitted.calibration.describe() != one.fitted.calibration.describe()
+    assert system.system is not None
+    assert one.system is not None
+    assert system.system.calibration.describe() != one.system.calibration.describe()
 
 
 def parse(line: str) -> adapter.TwoLevelSystem:

@@ -21,17 +21,18 @@ from lindley.llrs import LLRs
 NOT_APPLICABLE = {
     "check_methods_sample_order_invariance": "rows are the two sides of pairs: another order makes other pairs",
     "check_methods_subset_invariance": "it asks for one row, and a pair has two",
+    "check_dataframe_column_names_consistency": "columns in another order are to be refused, and here they count by name",
 }
 """Of scikit-learn's checks of any estimator. Those of classifiers are not run, as the estimator does not say that it is one:
-they ask it to recognise the classes of training in new rows, and it compares rows of any sources. Models with a neural part
-or a calibration keep sources for validation, and the data of the checks have two or three sources in all."""
+they ask it to recognise the classes of training in new rows, and it compares rows of any sources. Other models need
+more sources than the two or three that the data of the checks have."""
 
 
 @parametrize_with_checks(
     [TwoLevelClassifier("tlm"), TwoLevelClassifier("tlm-kde")], expected_failed_checks=lambda _: NOT_APPLICABLE
 )
 @pytest.mark.filterwarnings(
-    "ignore::lindley.models.shrinkage.ShrinkageWarning", "ignore::sklearn.exceptions.SkipTestWarning"
+    "ignore::lindley.models.classical.ShrinkageWarning", "ignore::sklearn.exceptions.SkipTestWarning"
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -139,7 +140,9 @@ def test_neural_models_and_calibrations():
 def test_random_states_are_those_of_scikit_learn():
     x, source = instances()
     drawn = [
-        TwoLevelClassifier("tlm+logistic", random_state=state).fit(x, source).validation_sources_.tolist()
+        TwoLevelClassifier("ntlm-single-pairs-n1", options={"epochs": 1}, random_state=state)
+        .fit(x, source)
+        .validation_sources_.tolist()
         for state in (np.random.RandomState(3), np.random.RandomState(3), np.random.RandomState(4))
     ]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -149,10 +152,10 @@ def test_random_states_are_those_of_scikit_learn():
     ("parameters", "message"),
     [
         ({"model": "tml"}, "Did you mean 'tlm'"),
-        ({"options": {"epochs": 3}}, "options .epochs. are for neural models"),
+        ({"options": {"epochs": 3}}, "there is no option epochs; its options are pretrain"),
         ({"n_trace_instances": 0}, "n_trace_instances is a number of rows"),
         ({"n_ref_instances": 1.5}, "n_ref_instances is a number of rows"),
-        ({"device": "tpu"}, "device: Input should be 'cpu' or 'cuda'"),
+        ({"device": "tpu"}, "device is cpu or cuda, and not 'tpu'"),
     ],
 )
 def test_wrong_parameters_are_told_in_fit(parameters, message):
@@ -165,6 +168,31 @@ def test_wrong_use_is_told(fitted):
     with pytest.raises(NotFittedError):
         TwoLevelClassifier().decision_function(pairs())
     with pytest.raises(ValueError, match="one of them measured twice"):
-        TwoLevelClassifier().fit(instances()[0][:20], np.arange(20))
+        TwoLevelClassifier("tlm").fit(instances()[0][:20], np.arange(20))
     with pytest.raises(ValueError, match=r"\(items, instances, features\) is needed"):
         fitted.decision_matrix(np.zeros(3), np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_a_data_frame_count_by_their_names(library):
+    frames = pytest.importorskip(library)
+    x, source = instances()
+    names = ["K39", "Ti49", "Mn55"]
+
+    def frame(values, columns=names):
+        return frames.DataFrame({name: values[:, names.index(name)] for name in columns})
+
+    classifier = TwoLevelClassifier("tlm").fit(frame(x), source)
+    assert classifier.system_.features == tuple(names)
+    new, _ = instances(6, seed=1)
+    expected = classifier.decision_matrix(frame(new[:8]), frame(new[8:]))
+    backwards = classifier.decision_matrix(frame(new[:8], names[::-1]), frame(new[8:], ["Ti49", "K39", "Mn55"]))
+    np.testing.assert_array_equal(backwards, expected)
+    rows = frame(new[:8], names[::-1])
+    np.testing.assert_array_equal(classifier.decision_function(rows), classifier.decision_function(frame(new[:8])))
+    other = frames.DataFrame({"Rb85": new[:, 0], "Ti49": new[:, 1], "Mn55": new[:, 2]})
+    with pytest.raises(ValueError, match="Rb85"):
+        classifier.decision_matrix(other, frame(new))
+    with pytest.raises(ValueError, match="K39"):
+        classifier.decision_matrix(frame(new[:8], names[1:]), frame(new[8:]))
+    assert classifier.score(frame(x, names[::-1]), source) == classifier.score(frame(x), source)

@@ -21,8 +21,7 @@ from bench.reference import PlainTwoLevel, cllr, ln_lr_matrix
 from bench.subjects import sources
 from bench.timing import grow, rounds, slope
 
-from bench import __main__ as program
-from bench import tables
+from bench import __main__ as program, tables
 from lindley.models.neural.parameters import Architecture, Parameters
 from lindley.models.two_level import score
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.casework.case import Case, Evidence, Language, Notes, SystemFile, evaluate_case, read_evidence
-from lindley.casework.train import TrainedSystem, TrainingChoices, train_system
-from lindley.casework.verbal import load_scale
-from lindley.system.system import System
+from lindley.casework.case import Case, Evidence, Language, Notes, evaluate_case, read_evidence
+from lindley.casework.laboratory import load_scale
+from lindley.system.names import ModelName
+from lindley.system.system import System, load
+from lindley.system.train import train
 from lindley.table.table import Table
 
 Floats = NDArray[np.float64]
@@ -35,12 +37,10 @@ def table(n_sources: int = 60, n_instances: int = 4, seed: int = 1, features: Se
 
 
 @cache
-def trained(model: str = "tlm-kde", replicates: int = 6, units: tuple[str | None, ...] = ()) -> TrainedSystem:
-    return train_system(table(), TrainingChoices(model=model, replicates=replicates, epochs=20, units=units))
-
-
-def system(model: str = "tlm-kde") -> System:
-    return trained(model).system
+def system(model: str = "tlm-kde", replicates: int = 6, units: tuple[str | None, ...] = ()) -> System:
+    options = {"epochs": 20} if ModelName.parse(model).kind.is_trained else None
+    data = table() if not units else replace(table(), units=units)
+    return train(data, model, options=options, replicates=replicates)
 
 
 def items(seed: int, n: int, instances: int, features: int = 4) -> list[Floats]:
@@ -62,14 +62,13 @@ def write_csv(
 
 def saved(folder: Path, model: str = "tlm-kde", units: tuple[str | None, ...] = ()) -> Path:
     path = folder / "system.safetensors"
-    made = trained(model, units=units)
-    made.system.save(path, made.about)
+    system(model, units=units).save(path)
     return path
 
 
-def evidence(folder: Path, file: SystemFile, trace: Floats, ref: Floats) -> tuple[Evidence, Evidence]:
+def evidence(folder: Path, of: System, trace: Floats, ref: Floats) -> tuple[Evidence, Evidence]:
     paths = write_csv(folder / "trace.csv", trace), write_csv(folder / "ref.csv", ref)
-    return read_evidence(file.system, paths[0], "trace"), read_evidence(file.system, paths[1], "ref")
+    return read_evidence(of, paths[0], "trace"), read_evidence(of, paths[1], "ref")
 
 
 def case(
@@ -82,5 +81,5 @@ def case(
     notes: Notes | None = None,
 ) -> Case:
     """A case from its beginning: a system file and two tables."""
-    file = SystemFile.open(saved(folder, model))
-    return evaluate_case(file, *evidence(folder, file, trace, ref), load_scale(scale), language, notes)
+    of = load(saved(folder, model))
+    return evaluate_case(of, *evidence(folder, of, trace, ref), load_scale(scale), language, notes)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from lindley.casework.applicability import CHECKS, TEXTS, Remark
-from lindley.casework.case import Refusal, SystemFile, evaluate_batch, read_evidence
-from lindley.casework.verbal import LANGUAGES
+from lindley.casework.case import Refusal, evaluate_batch, read_evidence
+from lindley.casework.laboratory import LANGUAGES
+from lindley.system.system import load
 from tests.casework.factory import Floats, case, evidence, items, saved, system, table, write_csv
 
 TRIGGERED: set[str] = set()
@@ -105,19 +106,19 @@ def test_every_text_is_there_in_both_languages(code: str) -> None:
 
 
 def test_labels_with_braces_stay_what_they_are(tmp_path: Path) -> None:
-    file = SystemFile.open(saved(tmp_path, "tlm"))
+    file = load(saved(tmp_path, "tlm"))
     path = write_csv(tmp_path / "t.csv", usual(1)[:1], source=["{which} {0}"])
-    trace = read_evidence(file.system, path, "trace")
+    trace = read_evidence(file, path, "trace")
     batch = evaluate_batch(file, trace, trace)
     assert any("'{which} {0}'" in remark.message for remark in batch.remarks)
 
 
 def test_a_batch_names_the_items_and_counts_the_rest(tmp_path: Path) -> None:
-    file = SystemFile.open(saved(tmp_path, "tlm"))
+    file = load(saved(tmp_path, "tlm"))
     labels = [f"T{k}" for k in range(7)]
     path = write_csv(tmp_path / "t.csv", np.concatenate([usual(k, 1) for k in range(7)]), source=labels)
     _, ref = evidence(tmp_path, file, usual(1), usual(2))
-    batch = evaluate_batch(file, read_evidence(file.system, path, "trace"), ref)
+    batch = evaluate_batch(file, read_evidence(file, path, "trace"), ref)
     (single,) = [remark for remark in batch.remarks if remark.code == "single-measurement"]
     assert single.items == tuple(labels)
     assert "'T0', 'T1', 'T2', 'T3' and 3 more" in single.message

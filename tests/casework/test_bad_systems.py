@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save
+from safetensors.torch import load as load_tensors, save
 from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
-from lindley.system.storage import HEADER_LENGTH, KEY, _digest, model_to_bytes
+from lindley.system.storage import HEADER_LENGTH, KEY, _digest, stored_classes, to_bytes
 from lindley.system.system import load
 from tests.casework.factory import saved
 from tests.casework.golden.make import FOLDER
@@ -53,6 +52,11 @@ def fields_of(header: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def casework_of(header: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = fields_of(header)["casework"]["fields"]
+    return found
+
+
 def put(name: str, value: Any) -> Change:
     return lambda header, tensors: fields_of(header).update({name: {"value": value}})
 
@@ -65,12 +69,9 @@ def gone(name: str) -> Change:
     return lambda header, tensors: tensors.pop(name)
 
 
-def drop_array(name: str, value: Any) -> Change:
-    def change(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        tensors.pop(name)
-        fields_of(header)[name] = {"value": value}
-
-    return change
+def drop_array(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    tensors.pop("scalings.0.mean")
+    fields_of(header)["scalings"]["tuple"][0]["fields"]["mean"] = {"value": "zero"}
 
 
 def zipped() -> bytes:
@@ -103,24 +104,27 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "a CSV table": (lambda: b"source,K39\nA,1.0\n" * 40, "does not hold a lindley system"),
     "foreign safetensors": (lambda: save({"weight": torch.zeros(3)}), "it was not written by lindley"),
     "a model of an experiment": (
-        lambda: model_to_bytes(fit_classical([sources(1, 30, 2, 3)], "normal")),
+        lambda: to_bytes(fit_classical([sources(1, 30, 2, 3)], "normal"), "lindley-model/1", {}, stored_classes()),
         "it holds a lindley model",
     ),
     "a newer layout": (
-        lambda: forged(lambda h, t: h.update(format="lindley-system/2")),
+        lambda: forged(lambda h, t: h.update(format="lindley-system/3")),
         "written by a newer version of lindley",
     ),
-    "an older layout": (lambda: forged(lambda h, t: h.update(format="lindley-system/0")), "not read any more"),
+    "an older layout": (
+        lambda: forged(lambda h, t: h.update(format="lindley-system/1")),
+        r"written by an older version of lindley \(layout 1; this one reads 2\)\. Use it with that version, or train",
+    ),
     "no layout": (lambda: forged(lambda h, t: h.pop("format")), "does not hold a lindley system"),
-    "edited bounds": (lambda: forged(lambda h, t: fields_of(h)["bounds"]["tuple"][1].update(value=9.0), False), "changed"),
+    "edited bounds": (lambda: forged(lambda h, t: casework_of(h)["bounds"]["tuple"][1].update(value=9.0), False), "changed"),
     "edited validation": (lambda: forged(lambda h, t: h["about"]["validation"].update(cllr=0.0), False), "changed after"),
     "edited feature": (lambda: forged(lambda h, t: fields_of(h)["features"]["tuple"][0].update(value="K40"), False), "changed"),
     "a tensor gone": (lambda: forged(gone("model.projection")), "does not hold a lindley system: KeyError: 'model.projection'"),
     "a tensor too many": (lambda: forged(lambda h, t: t.update(extra=torch.zeros(2))), "other parts than one"),
     "NaN": (lambda: forged(tensor("model.var_within_ref", lambda t: t * torch.nan)), "model.var_within_ref holds NaN"),
     "a negative variance": (lambda: forged(tensor("model.var_within_ref", lambda t: -t)), "its model gives no LR"),
-    "a zero sd": (lambda: forged(tensor("sd", lambda t: 0 * t)), r"do not fit together \(mean and sd\)"),
-    "an infinite mean": (lambda: forged(tensor("mean", lambda t: t / 0)), r"holds NaN|mean and sd"),
+    "a zero sd": (lambda: forged(tensor("scalings.0.sd", lambda t: 0 * t)), r"do not fit together \(mean and sd\)"),
+    "an infinite mean": (lambda: forged(tensor("scalings.0.mean", lambda t: t / 0)), r"holds NaN|mean and sd"),
     "a feature fewer": (lambda: forged(lambda h, t: fields_of(h)["features"]["tuple"].pop()), "do not fit together"),
     "a feature twice": (
         lambda: forged(lambda h, t: fields_of(h)["features"]["tuple"][0].update(value="Ti49")),
@@ -130,13 +134,16 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "fewer runs": (lambda: forged(tensor("model.projection", lambda t: t[:1].clone())), "shapes of projection"),
     "axes that differ": (lambda: forged(tensor("model.projection", lambda t: t[:, :, :2].clone())), "do not fit together"),
     "bounds upside down": (
-        lambda: forged(lambda h, t: fields_of(h)["bounds"]["tuple"].reverse()),
+        lambda: forged(lambda h, t: casework_of(h)["bounds"]["tuple"].reverse()),
         r"do not fit together \(bounds\)",
     ),
     "an unknown transform": (lambda: forged(put("transform", "sqrt")), "There is no transform 'sqrt'"),
     "a ratio without a log": (lambda: forged(put("reference", "Si28")), "needs a log"),
     "text for a model": (lambda: forged(put("name", 3)), "its features have no names"),
-    "text for numbers": (lambda: forged(drop_array("mean", "zero")), "do not fit together"),
+    "an unknown model": (lambda: forged(put("name", "tml")), "there is no model 'tml'"),
+    "splits of another run": (lambda: forged(lambda h, t: fields_of(h)["splits"]["tuple"].append({"value": 1})), "its splits"),
+    "a calibration fewer": (lambda: forged(lambda h, t: fields_of(h)["calibrations"]["tuple"].pop()), "shapes of runs"),
+    "text for numbers": (lambda: forged(drop_array), "do not fit together"),
     "another kind": (lambda: forged(kind("NormalBetween")), "does not hold a lindley system"),
     "a kind that runs code": (lambda: forged(kind("Popen")), "does not hold a lindley system: KeyError: 'Popen'"),
     "no validation": (lambda: forged(lambda h, t: h["about"].pop("validation")), "nothing about its making"),

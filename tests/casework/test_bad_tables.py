@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.case import Refusal, SystemFile, evaluate_batch, evaluate_case, read_evidence
-from lindley.casework.verbal import load_scale
+from lindley.casework.case import Refusal, evaluate_batch, evaluate_case, read_evidence
+from lindley.casework.laboratory import load_scale
 from lindley.errors import LindleyError
-from lindley.table.items import split_unit
+from lindley.settings import speaking
+from lindley.system.system import System, load
+from lindley.table.columns import split_unit
 from tests.casework.factory import FEATURES, items, saved, write_csv
 from tests.casework.golden.make import FOLDER, measured
 
@@ -21,16 +23,16 @@ RATIO = HEADER + ",Si28"
 
 
 @cache
-def plain() -> SystemFile:
-    return SystemFile.open(FOLDER / "normal-logistic.safetensors")
+def plain() -> System:
+    return load(FOLDER / "normal-logistic.safetensors")
 
 
 @cache
-def ratio() -> SystemFile:
-    return SystemFile.open(FOLDER / "kernel-ratio.safetensors")
+def ratio() -> System:
+    return load(FOLDER / "kernel-ratio.safetensors")
 
 
-BAD: dict[str, tuple[Callable[[], SystemFile], str, str]] = {
+BAD: dict[str, tuple[Callable[[], System], str, str]] = {
     "empty file": (plain, "", "empty"),
     "header alone": (plain, f"{HEADER}\n", "a header and no measurement under it"),
     "missing feature": (plain, "K39,Ti49,Mn55\n1,2,3\n", r"the system needs 'Rb85'.*The system's features are"),
@@ -62,7 +64,7 @@ def test_refused_with_its_message(name: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(LindleyError, match=f"(?s){message}") as caught:
-        read_evidence(file().system, path, "trace")
+        read_evidence(file(), path, "trace")
     assert "trace.csv" in str(caught.value)
 
 
@@ -70,7 +72,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("K39,Ti49,Mn55\nx,2,3\n1,y,3\n")
     with pytest.raises(LindleyError) as caught:
-        read_evidence(plain().system, path, "trace")
+        read_evidence(plain(), path, "trace")
     assert all(part in str(caught.value) for part in ("'Rb85'", "'K39'", "'Ti49'"))
 
 
@@ -83,25 +85,26 @@ def test_other_files_and_columns_are_refused(tmp_path: Path) -> None:
     ):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(LindleyError, match=message):
-            read_evidence(plain().system, path, "trace")
+            read_evidence(plain(), path, "trace")
     good = write_csv(tmp_path / "good.csv", items(1, 1, 1)[0])
-    with pytest.raises(LindleyError, match="there is no column 'item', as --source-column asks for"):
-        read_evidence(plain().system, good, "trace", source_column="item")
+    with (
+        speaking("shell"),
+        pytest.raises(LindleyError, match="there is no column 'item', as --source-column asks for"),
+    ):
+        read_evidence(plain(), good, "trace", source_column="item")
 
 
 def test_one_label_in_two_files_is_refused(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         write_csv(tmp_path / name, items(1, 1, 1)[0], source=["same"])
     with pytest.raises(LindleyError, match="'same' is in more than one file of the folder"):
-        read_evidence(plain().system, tmp_path, "trace")
+        read_evidence(plain(), tmp_path, "trace")
 
 
 def test_values_of_another_world_are_refused(tmp_path: Path) -> None:
     """Parts per billion for parts per million: the values are fine numbers, and an LR of them is not."""
     good, bad = items(1, 1, 2)[0], 1000 * (1 + items(1, 1, 2)[0])
-    sides = [
-        read_evidence(plain().system, write_csv(tmp_path / f"{i}.csv", v), "trace") for i, v in enumerate((bad, good))
-    ]
+    sides = [read_evidence(plain(), write_csv(tmp_path / f"{i}.csv", v), "trace") for i, v in enumerate((bad, good))]
     with pytest.raises(Refusal, match="more than 50 standard deviations outside the range of the population") as caught:
         evaluate_case(plain(), *sides, load_scale("nfi"))
     assert "outside-population" in [remark.code for remark in caught.value.remarks]
@@ -110,9 +113,7 @@ def test_values_of_another_world_are_refused(tmp_path: Path) -> None:
 def test_replicates_that_are_none_are_refused_in_both_languages(tmp_path: Path) -> None:
     a, b = items(1, 2, 2)
     mixed = np.concatenate([a[:1], b[:1]])
-    sides = [
-        read_evidence(plain().system, write_csv(tmp_path / f"{i}.csv", v), "trace") for i, v in enumerate((mixed, a))
-    ]
+    sides = [read_evidence(plain(), write_csv(tmp_path / f"{i}.csv", v), "trace") for i, v in enumerate((mixed, a))]
     with pytest.raises(
         Refusal, match=r"no LR is given for this case:\n  Trace '0': the measurements scatter \d+ times"
     ):
@@ -125,15 +126,13 @@ def test_replicates_that_are_none_are_refused_in_both_languages(tmp_path: Path) 
 
 def test_one_case_needs_one_of_each(tmp_path: Path) -> None:
     two = np.concatenate(items(1, 2, 1))
-    sides = [
-        read_evidence(plain().system, write_csv(tmp_path / f"{i}.csv", two, source=["A", "B"]), "ref") for i in range(2)
-    ]
+    sides = [read_evidence(plain(), write_csv(tmp_path / f"{i}.csv", two, source=["A", "B"]), "ref") for i in range(2)]
     with pytest.raises(LindleyError, match="one ref is needed, and there are 2"):
         evaluate_case(plain(), *sides, load_scale("nfi"))
 
 
 def test_units_names_and_order_that_agree_are_read(tmp_path: Path) -> None:
-    system = ratio().system
+    system = ratio()
     values = measured(system, items(5, 1, 3)[0])
     names = ["K39 [ppm]", "ti49 (PPM)", "Mn55", "Rb85", "Si28 [ppm]"]
     order = [4, 2, 0, 3, 1]
@@ -149,7 +148,7 @@ def test_units_names_and_order_that_agree_are_read(tmp_path: Path) -> None:
 
 
 def test_a_file_is_an_item_unless_a_column_says_otherwise(tmp_path: Path) -> None:
-    system = SystemFile.open(saved(tmp_path)).system
+    system = load(saved(tmp_path))
     values = np.concatenate(items(1, 2, 2))
     alone = read_evidence(system, write_csv(tmp_path / "fragment 3.csv", values), "trace")
     assert alone.labels == ("fragment 3",)

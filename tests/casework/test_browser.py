@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lindley.casework.case import Notes
-from lindley.pages.case_page import write_case
 from tests.casework.factory import case, items
 from tests.casework.test_page import HOSTILE
 
@@ -22,9 +21,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("case")
     a, b = items(3, 2, 6)
-    write_case(
-        case(folder, a[:2], b[2:], notes=Notes(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)), folder / "case.html"
-    )
+    notes = Notes(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    case(folder, a[:2], b[2:], notes=notes).write(folder / "case.html")
     return (folder / "case.html").as_uri()
 
 

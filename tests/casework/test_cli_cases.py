@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from lindley.cli.commands import app
 from lindley.errors import LindleyError
-from lindley.system.system import load, load_with_about
+from lindley.settings import speaking
+from lindley.system.system import load
 from tests.casework.factory import FEATURES, items, population, saved, write_csv
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "120"}
@@ -70,7 +71,8 @@ def test_train_then_case_in_processes_of_their_own(tmp_path: Path) -> None:
     assert "Cllr" in said
     assert "These pairs support LRs from 1/" in said
     assert said.endswith("System: glass.safetensors")
-    system, about = load_with_about(tmp_path / "glass.safetensors")
+    system = load(tmp_path / "glass.safetensors")
+    about = system.about
     assert system.features == FEATURES[:3]
     assert system.units == ("ppm",) * 3
     assert (system.transform, system.reference) == ("log10", "Si28")
@@ -204,12 +206,12 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "no such folder": (arguments_of("trace.csv", "ref.csv", "--out", "no/r.html"), "there is no folder no"),
     "a strange ending": (arguments_of("trace.csv", "ref.csv", "--out", "r.pdf"), "ends in .html"),
     "CSV of one case": (arguments_of("trace.csv", "ref.csv", "--out", "new.csv"), ".csv is for the matrix"),
-    "over the trace": (arguments_of("trace.csv", "two.csv", "--out", "trace.csv"), "among the files of the case"),
+    "over the trace": (arguments_of("trace.csv", "two.csv", "--out", "trace.csv"), "among the files that are read"),
     "a page of a batch": (arguments_of("trace.csv", "two.csv", "--out", "r.html"), "give --out matrix.csv"),
     "meaningless": (arguments_of("far.csv", "ref.csv", "--out", "r.html"), "no LR is given for this case"),
     "meaningless in a batch": (arguments_of("far.csv", "two.csv", "--out", "m.csv"), "no LR is given"),
     "over a system": (training("system.safetensors"), "system.safetensors is there already"),
-    "a system called CSV": (training("new.csv"), "a system file is called NAME.safetensors"),
+    "a system called CSV": (training("new.csv"), "new.csv: give a file that ends in .safetensors"),
     "a system nowhere": (training("no/new.safetensors"), "there is no folder no"),
     "an unknown model": (training("new.safetensors", "--model", "tml"), "tml"),
     "unknown units": (training("new.safetensors", "--units", "Xe=ppm"), "--units names 'Xe'"),
@@ -228,7 +230,8 @@ def test_refused_and_nothing_is_written(name: str, folder: Path, monkeypatch: py
     arguments, message = REFUSED[name]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, LindleyError), result.output
-    assert message in str(result.exception)
+    with speaking("shell"):
+        assert message in str(result.exception)
     assert result.stdout == ""
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.scale import ScaleMixture
+from lindley.models.oracle import ScaleMixture
 from lindley.system.system import System
 from tests.casework.factory import FEATURES, Floats, items, system
 
@@ -161,9 +160,9 @@ def test_percentiles_and_values_are_those_of_the_features() -> None:
 
 
 def test_without_replicates_there_is_no_interval() -> None:
-    from lindley.casework.train import TrainingChoices, train_system
+    from lindley.system.train import train
     from tests.casework.factory import table
 
-    fitted = train_system(table(), TrainingChoices("tlm", 0)).system
+    fitted = train(table(), "tlm", replicates=0)
     assert fitted.runs == 1
     assert fitted.explain(*items(1, 2, 1)).interval is None

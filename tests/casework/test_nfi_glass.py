@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.train import TrainingChoices, train_system
 from lindley.system.system import System
+from lindley.system.train import train
 from lindley.table.datasets import load_dataset
 from lindley.table.table import Table
 from tests.casework.factory import Floats
@@ -34,7 +34,7 @@ def parts(data_folder: Path) -> tuple[Table, Table]:
 
 @pytest.fixture(scope="module", params=["tlm-kde", "tlm-kde+logistic"])
 def system(request: pytest.FixtureRequest, parts: tuple[Table, Table]) -> System:
-    return train_system(parts[0], TrainingChoices(request.param, 20)).system
+    return train(parts[0], request.param, replicates=20)
 
 
 @pytest.fixture(scope="module")

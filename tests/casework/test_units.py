@@ -5,30 +5,29 @@ from __future__ import annotations
 import pytest
 
 from lindley.errors import LindleyError
-from lindley.table.units import parse_units, without_units
-from tests.casework.factory import table
+from lindley.settings import speaking
+from lindley.table.columns import given_units, plain_names
 
 NAMES = ["K39", "Ti49"]
 
 
 def test_headers_give_names_and_units() -> None:
-    plain, units, reference = without_units(table(features=["K39 [ppm]", "Ti49 (%)", "Mn55"]), "Si28 [ppm]")
-    assert plain.features == ("K39", "Ti49", "Mn55")
-    assert units == ("ppm", "%", None)
-    assert reference == "Si28"
+    assert plain_names(["K39 [ppm]", "Ti49 (%)", "Mn55"]) == (("K39", "Ti49", "Mn55"), ("ppm", "%", None))
 
 
 def test_names_that_would_become_one_stay_apart() -> None:
-    plain, units, _ = without_units(table(features=["K39 [ppm]", "K39 [%]", "Mn55 [ppm]"]))
-    assert plain.features == ("K39 [ppm]", "K39 [%]", "Mn55")
+    names, units = plain_names(["K39 [ppm]", "K39 [%]", "Mn55 [ppm]"])
+    assert names == ("K39 [ppm]", "K39 [%]", "Mn55")
     assert units == (None, None, "ppm")
 
 
 def test_the_option() -> None:
-    assert parse_units("ppm", NAMES, (None, None)) == ("ppm", "ppm")
-    assert parse_units("Ti49=%", NAMES, ("ppm", None)) == ("ppm", "%")
-    assert parse_units('"K39=mg, dry",Ti49=%', NAMES, (None, None)) == ("mg, dry", "%")
-    assert parse_units("PPM", NAMES, ("ppm", None)) == ("PPM", "PPM")
+    assert given_units("ppm", NAMES, (None, None)) == ("ppm", "ppm")
+    assert given_units("Ti49=%", NAMES, ("ppm", None)) == ("ppm", "%")
+    assert given_units('"K39=mg, dry",Ti49=%', NAMES, (None, None)) == ("mg, dry", "%")
+    assert given_units("PPM", NAMES, ("ppm", None)) == ("PPM", "PPM")
+    assert given_units({"Ti49": "%"}, NAMES, ("ppm", None)) == ("ppm", "%")
+    assert given_units(["ppm", None], NAMES, (None, "%")) == ("ppm", "%")
 
 
 @pytest.mark.parametrize(
@@ -44,5 +43,5 @@ def test_the_option() -> None:
     ],
 )
 def test_options_that_do_not_fit(text: str, message: str) -> None:
-    with pytest.raises(LindleyError, match=message):
-        parse_units(text, NAMES, ("ppm", None))
+    with speaking("shell"), pytest.raises(LindleyError, match=message):
+        given_units(text, NAMES, ("ppm", None))

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.criteria import Criteria
-from lindley.casework.draws import draw, ladder
-from lindley.casework.performance import Settings, Step
-from lindley.casework.train import TrainingChoices, train_system
+from lindley.casework.laboratory import Criteria
+from lindley.casework.performance import LadderStep, Settings, draw, ladder
 from lindley.casework.validation import Validation, find_overlap, validate
 from lindley.errors import LindleyError
 from lindley.evaluation import bootstrap, metrics
+from lindley.evaluation.bootstrap import draw_sources, replicates
 from lindley.evaluation.metrics import log2_cost
-from lindley.evaluation.square import Costs, draw_sources, rates, replicates, square_llrs
+from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import LLRs
 from lindley.system.system import System
+from lindley.system.train import train
 from lindley.table.datasets import load_dataset
 from lindley.table.table import Table
 from tests.casework.validating import part, simulated, trained, truth
@@ -30,7 +30,7 @@ QUICK = Settings(replicates=60, draws=3)
 
 @pytest.fixture(scope="module")
 def system() -> System:
-    return trained()[0]
+    return trained()
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,12 @@ def table() -> Table:
 
 @pytest.fixture(scope="module")
 def validation(system: System, table: Table) -> Validation:
-    return validate(system, table, trained=trained()[1]["validation"], settings=QUICK, other=simulated(80, 3, 3, 6))
+    return validate(system, table, settings=QUICK, other=simulated(80, 3, 3, 6))
+
+
+def square(llr: np.ndarray) -> LLRs:
+    """One trace and one ref of every source: same-source pairs on the diagonal."""
+    return LLRs.from_matrix(llr, np.arange(len(llr)), np.arange(len(llr)))
 
 
 def value(validation: Validation, characteristic: str, metric: str, kind: str) -> float:
@@ -107,7 +112,7 @@ def test_outliers_by_hand(validation: Validation) -> None:
 
 
 def test_generalisation_by_hand(validation: Validation) -> None:
-    before = trained()[1]["validation"]["cllr"]
+    before = trained().about["validation"]["cllr"]
     here = value(validation, "accuracy", "cllr", "raw")
     assert value(validation, "generalisation", "validation", "raw") == pytest.approx(here - before)
     there = value(validation, "generalisation", "other_cllr", "raw")
@@ -120,7 +125,7 @@ def test_missing_replicates_by_hand(validation: Validation, system: System, tabl
     found = []
     for number in range(QUICK.draws):
         drawn = draw(table, table.sources, QUICK.seed, 1, number)
-        one, every = (metrics.cllr(square_llrs(drawn.llr(system, shape))) for shape in ((1, 1), (3, 3)))
+        one, every = (metrics.cllr(square(drawn.llr(system, shape))) for shape in ((1, 1), (3, 3)))
         found.append(one - every)
     assert value(validation, "robustness", "missing_replicates", "raw") == pytest.approx(np.mean(found), abs=1e-12)
 
@@ -162,7 +167,7 @@ def test_true_lrs_are_coherent() -> None:
 def test_a_system_that_is_too_sure_of_itself_is_not_coherent() -> None:
     """One variance within sources, where some scatter more: with more measurements it errs with more conviction."""
     criteria = Criteria.model_validate({"judged": "raw", "coherence": {"largest_rise": {"at_most": 0}}})
-    found = validate(trained("tlm", 18)[0], simulated(150, 6, 3, 18), criteria, settings=QUICK)
+    found = validate(trained("tlm", 18), simulated(150, 6, 3, 18), criteria, settings=QUICK)
     line = found.line("coherence", "largest_rise")
     assert line.raw is not None
     assert line.raw.value > 0
@@ -171,7 +176,7 @@ def test_a_system_that_is_too_sure_of_itself_is_not_coherent() -> None:
 
 
 def test_draws_are_seeded_and_nested(system: System, table: Table, validation: Validation) -> None:
-    again = validate(system, table, trained=trained()[1]["validation"], settings=QUICK, other=simulated(80, 3, 3, 6))
+    again = validate(system, table, settings=QUICK, other=simulated(80, 3, 3, 6))
     assert again.lines == validation.lines
     assert again.steps == validation.steps
     other = validate(system, table, settings=replace(QUICK, seed=1))
@@ -184,7 +189,7 @@ def test_draws_are_seeded_and_nested(system: System, table: Table, validation: V
 
 @pytest.mark.parametrize("most", [2, 3, 4, 5, 6, 9])
 def test_every_step_keeps_what_the_one_before_had(most: int) -> None:
-    from lindley.casework.draws import _places
+    from lindley.casework.performance import _places
 
     before: tuple[set[int], set[int]] = (set(), set())
     for shape in ladder(most):
@@ -229,6 +234,13 @@ def test_a_table_of_the_other_table_is_told(system: System, table: Table) -> Non
     assert any("half: 360 measurements are in glass-2 too" in remark for remark in found.remarks)
 
 
+def test_a_validation_shows_itself_in_one_line(validation: Validation) -> None:
+    found = validation.line("accuracy", "cllr").bounded
+    assert found is not None
+    interval = f"Cllr {found.value:.4f} ({found.lower:.4f} to {found.upper:.4f})"
+    assert repr(validation) == f"<Validation of tlm on glass-2: 120 sources, {interval}, no criteria>"
+
+
 def test_another_unit_is_refused(system: System, table: Table) -> None:
     with pytest.raises(LindleyError, match="another unit"):
         validate(system, replace(table, values=table.values * 1000, name="in-ppb"), settings=QUICK)
@@ -263,12 +275,12 @@ def test_two_measurements_give_no_coherence_and_its_criterion_does_not_pass(syst
 
 
 def test_more_instances_in_the_comparison_judged(system: System, table: Table) -> None:
-    about = trained()[1]["validation"]
-    found = validate(system, table, trained=about, settings=replace(QUICK, instances=(2, 3)))
+    about = system.about["validation"]
+    found = validate(system, table, settings=replace(QUICK, instances=(2, 3)))
     drawn = draw(table, table.sources, QUICK.seed, 0)
     assert found.llr == pytest.approx(drawn.llr(system, (2, 3)))
     # since training compares like with like: 1×1
-    one = metrics.cllr(square_llrs(drawn.llr(system, (1, 1))))
+    one = metrics.cllr(square(drawn.llr(system, (1, 1))))
     assert value(found, "generalisation", "validation", "raw") == pytest.approx(one - about["cllr"])
 
 
@@ -284,7 +296,8 @@ def test_of_a_large_table_some_sources_are_drawn(system: System, table: Table, m
 def test_separated_pairs_have_no_devpav() -> None:
     llr = np.where(np.eye(12, dtype=bool), 3.0, -3.0) + np.arange(12) / 100
     times = draw_sources(np.arange(12), 20, 0)
-    drawn = replicates(llr, times, {"devpav": metrics.devpav, "cllr_min": metrics.cllr_min})
+    grid = PairGrid.of(np.arange(12), np.arange(12))
+    drawn = replicates(grid, llr, times, {"devpav": metrics.devpav, "cllr_min": metrics.cllr_min})
     assert np.isinf(drawn["devpav"]).all()
     assert (drawn["cllr_min"] == 0).all()
 
@@ -295,16 +308,19 @@ def test_square_metrics_are_those_of_weighted_pairs() -> None:
     llr = (rng.normal(-2, 2, (30, 30)) + 4 * np.eye(30)).round(1)
     times = draw_sources(np.arange(30), 25, 7)
     off = ~np.eye(30, dtype=bool)
-    costs = Costs.of([llr, llr])
-    drawn = replicates(llr, times, {"cllr_min": metrics.cllr_min, "eer": metrics.eer, "devpav": metrics.devpav})
+    grid = PairGrid.of(np.arange(30), np.arange(30))
+    costs = PairSums.costs(grid, llr, llr)
+    misleading = PairSums.of(grid, llr.diagonal() < 0, llr > 0)
+    drawn = replicates(grid, llr, times, {"cllr_min": metrics.cllr_min, "eer": metrics.eer, "devpav": metrics.devpav})
     for number, row in enumerate(times):
         weighed = LLRs(llr.diagonal(), llr[off], row, np.outer(row, row)[off])
-        assert costs.cllr(row)[0] == pytest.approx(metrics.cllr(weighed))
+        assert costs.mean(row) == pytest.approx(metrics.cllr(weighed))
         assert drawn["cllr_min"][number] == pytest.approx(metrics.cllr_min(weighed))
         assert drawn["eer"][number] == pytest.approx(metrics.eer(weighed))
         assert drawn["devpav"][number] == pytest.approx(metrics.devpav(weighed), abs=0.05)
-        assert rates(llr > 0, row)[1][0] == pytest.approx(metrics.misleading_different(weighed))
-    assert costs.shares().sum() == pytest.approx(costs.cllr()[0])
+        assert misleading.means(row)[0] == pytest.approx(metrics.misleading_same(weighed))
+        assert misleading.means(row)[1] == pytest.approx(metrics.misleading_different(weighed))
+    assert np.sum(costs.shares()) == pytest.approx(costs.mean(np.ones(30)))
 
 
 def test_sources_of_one_group_are_drawn_together(system: System, table: Table) -> None:
@@ -330,10 +346,10 @@ def test_coherence_on_nfi_glass(data_folder: Path, model: str) -> None:
     glass = load_dataset("nfi-glass", data_folder)
     _, code, number = np.unique(glass.source, return_inverse=True, return_counts=True)
     five = (number == 5)[code]
-    made = train_system(part(glass, ~five), TrainingChoices(model=model, replicates=0))
+    made = train(part(glass, ~five), model, replicates=0)
     settings = Settings(draws=20, replicates=200)
-    found = validate(made.system, part(glass, five), trained=made.about["validation"], settings=settings)
-    steps: dict[tuple[int, int], Step] = {step.instances: step for step in found.steps}
+    found = validate(made, part(glass, five), settings=settings)
+    steps: dict[tuple[int, int], LadderStep] = {step.instances: step for step in found.steps}
     shown = [steps[shape] for shape in ((1, 1), (2, 2), (2, 3))]
     assert found.step_sources == 318
     assert found.overlap.rows == 0

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lindley.casework.criteria import CHARACTERISTICS, Criteria, Criterion, criteria_template, load_criteria
-from lindley.casework.performance import Estimate, Settings
-from lindley.casework.validation import _line, _order, validate
+from lindley.casework.laboratory import FIGURES, Criteria, Criterion, criteria_template, load_criteria
+from lindley.casework.performance import Settings
+from lindley.casework.validation import _line, validate
 from lindley.errors import LindleyError
-from lindley.pages.validation_record import CHARACTERISTICS as TITLES
-from lindley.pages.validation_record import METRICS, limit, rows
+from lindley.evaluation import Estimate
+from lindley.pages.validation_page import CHARACTERISTICS as TITLES, METRICS, limit, rows
 from tests.casework.validating import simulated, trained
 
 
@@ -25,9 +25,9 @@ def test_the_template_reads_and_names_every_figure(tmp_path: Path) -> None:
     criteria = read(tmp_path, criteria_template())
     assert criteria.judged == "bounded"
     named = read(tmp_path, criteria_template().replace("# other_", "other_").replace("# beyond", "beyond"))
-    assert all(named.of(*key) is not None for key in _order())
-    assert set(METRICS) == set(_order())
-    assert tuple(TITLES) == CHARACTERISTICS
+    assert all(named.of(*key) is not None for key in FIGURES)
+    assert set(METRICS) == set(FIGURES)
+    assert list(TITLES) == list(dict.fromkeys(characteristic for characteristic, _ in FIGURES))
 
 
 def test_limits(tmp_path: Path) -> None:
@@ -49,8 +49,9 @@ def test_limits(tmp_path: Path) -> None:
     [
         ("accuracy:\n  cllr: {at_most: 0.1}\n  clr: {at_most: 1}\n", "line 3, accuracy.clr: there is no such figure"),
         ("judged: bounded\nacuracy: {cllr: {at_most: 1}}\n", "line 2, acuracy: there is no such figure"),
+        ("accuracy: {cllr: {at_most: 1}}\nacuracy:\n", "line 2, acuracy: there is no such figure"),
         ("accuracy:\n  cllr: 0.1\n", "line 2, accuracy.cllr: must be a limit"),
-        ("accuracy: 0.1\n", "line 1, accuracy: must be a limit"),
+        ("accuracy: 0.1\n", "line 1, accuracy: must be figures with their limits"),
         ("accuracy:\n  cllr: {at_most: low}\n", "line 2, accuracy.cllr.at_most: must be a number"),
         ("accuracy:\n  cllr:\n    at_most: .nan\n", "line 3, accuracy.cllr.at_most: must be a finite number"),
         ("accuracy:\n  cllr: {}\n", "line 2, accuracy.cllr: give either at_most or at_least"),
@@ -114,7 +115,7 @@ def test_infinite_and_missing_figures_are_not_judged() -> None:
 
 
 def test_the_verdict_is_pass_only_if_all_pass(tmp_path: Path) -> None:
-    system, table, quick = trained()[0], simulated(60, 3, 4), Settings(replicates=20, draws=2)
+    system, table, quick = trained(), simulated(60, 3, 4), Settings(replicates=20, draws=2)
     easy = {"accuracy": {"cllr": {"at_most": 5}}, "misleading_evidence": {"different": {"at_most": 1}}}
     passed = validate(system, table, Criteria.model_validate(easy), settings=quick)
     assert passed.verdict == "pass"

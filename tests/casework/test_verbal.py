@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lindley.casework.verbal import BUILT_IN_SCALES, LANGUAGES, load_scale
+from lindley.casework.laboratory import BUILT_IN_SCALES, LANGUAGES, load_scale
 from lindley.errors import LindleyError
-from lindley.pages.case_words import WORDS, lr_text, power, ratio_text, reading
+from lindley.pages.case_words import WORDS, reading
+from lindley.pages.numerals import lr_text, power, ratio_text
 
 NFI = [
     (1, "approximately equally probable", "ongeveer even waarschijnlijk"),
@@ -93,7 +94,7 @@ BAD = {
     "nothing": ("", "does not read"),
     "not YAML": ("name: [\n", "is not YAML"),
     "a key twice": ("name: A\nname: B\n", "line 2: the key 'name' stands on line 1 already"),
-    "no steps": (OWN.replace("steps:", "stages:"), "steps: Field required"),
+    "no steps": (OWN.replace("steps:", "stages:"), "steps: is missing"),
     "from 2": (OWN.replace("above: 1,", "above: 2,"), "line 9, steps: the steps must begin at 1 and increase"),
     "falling": (OWN.replace("above: 50", "above: 1"), "line 9, steps: the steps must begin at 1 and increase"),
     "below 1": (OWN.replace("above: 1,", "above: 0.5,"), r"line 10, steps.0.above: Input should be greater"),
@@ -107,7 +108,7 @@ BAD = {
     "a field that looks inside": (OWN.replace("{other}", "{words.__class__}"), "has {words.__class__} in it"),
     "an open brace": (OWN.replace("{other}", "{other"), "line 5, sentence"),
     "three propositions": (OWN.replace("it is another]", "it is another, or not]"), "line 4, propositions.en"),
-    "a field too many": (OWN + "colour: red\n", "line 12, colour: Extra inputs"),
+    "a field too many": (OWN + "colour: red\n", "line 12, colour: there is no such setting here"),
 }  # fmt: skip
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from lindley.casework.train import TrainingChoices, train_system
 from lindley.models.oracle import oracle
 from lindley.system.system import System
+from lindley.system.train import train
 from lindley.table.simulated import GlassPopulation, glass_population, simulate_table
 from lindley.table.table import Table
 
@@ -43,13 +42,14 @@ def simulated(sources: int, replicates: int, seed: int, features: int = 6) -> Ta
 
 
 @cache
-def trained(model: str = "tlm", features: int = 6) -> tuple[System, dict[str, Any]]:
+def trained(model: str = "tlm", features: int = 6) -> System:
     """A system trained on 200 sources of simulated glass."""
-    made = train_system(simulated(200, 4, 1, features), TrainingChoices(model=model, replicates=3))
-    return made.system, made.about
+    return train(simulated(200, 4, 1, features), model, replicates=3)
 
 
 def truth(features: int) -> System:
     """A system that knows the population: its LRs are the true ones."""
-    system = trained("tlm", features)[0]
-    return replace(system, name="oracle", model=oracle(population(features), system.scaling), bounds=(-4.0, 4.0))
+    system = trained("tlm", features).for_runs([0])
+    assert system.casework is not None
+    casework = replace(system.casework, bounds=(-4.0, 4.0))
+    return replace(system, model=oracle(population(features), system.scaling), casework=casework)

@@ -10,17 +10,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from lindley.evaluation import analyse_axes, cllr
 from lindley.evaluation.axes import BIAS_SPREAD, NEUTRAL_LLR, AxisAnalysis, classify
 from lindley.llrs import LLRs
 from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.neural.common import integrate_common
-from lindley.models.neural.mixture import MixtureBetween
-from lindley.models.neural.varying import integrate_varying
+from lindley.models.neural.integration import integrate_common, integrate_varying
+from lindley.models.neural.parameters import MixtureBetween
 from lindley.models.two_level import TwoLevel, score
 from lindley.table.splits import Part
 

@@ -3,14 +3,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 from sklearn.metrics import roc_curve
 
+from lindley.calibration import elub, iv
+from lindley.errors import LindleyError
 from lindley.evaluation import (
     cllr,
     cllr_cal,
@@ -183,3 +184,33 @@ def test_summary_holds_every_metric():
         assert values[metric.__name__] == metric(llrs)
     assert values["n_same"] == 20
     assert values["n_different"] == 180
+
+
+@pytest.mark.parametrize("metric", [*METRICS, cllr_same, cllr_different, summary, elub, iv])
+def test_two_arrays_are_as_good_as_llrs(metric):
+    rng = np.random.default_rng(8)
+    same, different = rng.normal(1, 1, 30), rng.normal(-1, 1, 90)
+    assert metric(same, list(different)) == metric(LLRs(same, different))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (([], [1.0]), "there are no same-source pairs"),
+        (([1.0], []), "there are no different-source pairs"),
+        (([1.0, np.nan], [1.0]), "same: 1 of 2 values are infinite or not a number"),
+        (([1.0], [1.0, -np.inf, np.inf]), "different: 2 of 3 values are infinite"),
+        ((np.eye(3), [1.0]), r"same: shape \(3, 3\) where a list of numbers is needed.*LLRs.from_matrix"),
+        ((2.0, [1.0]), r"same: shape \(\) where a list"),
+        ((["high"], [1.0]), "same: these are not all numbers"),
+        (([1.0],), "the LLRs of the different-source pairs are missing"),
+        ((LLRs([1.0], [0.0]), [1.0]), "give them alone, or two arrays"),
+    ],
+)
+def test_what_is_wrong_with_the_llrs_is_said(given, told):
+    with pytest.raises(LindleyError, match=told):
+        cllr(*given)
+
+
+def test_llrs_show_how_many_pairs_they_stand_for():
+    assert repr(LLRs([1.0, 2.0], [0.0], None, [40.0])) == "LLRs of 2 same-source and 40 different-source pairs"

@@ -1,5 +1,3 @@
-import threading
-import time
 import tracemalloc
 
 import numpy as np
@@ -100,11 +98,11 @@ def test_any_order_of_named_sources_and_several_rows_each():
     check(rng.normal(size=(50, 40)), row_source, column_source, tile=9)
 
 
-def test_workers_tiles_and_dtype_change_nothing():
+def test_tiles_and_dtype_change_nothing():
     llr = normal_matrix(5, 150, 120)
     source = np.arange(150)
     one = compress(of_matrix(llr), source, source[:120], tile=1000)
-    many = compress(of_matrix(llr), source, source[:120], tile=31, workers=3)
+    many = compress(of_matrix(llr), source, source[:120], tile=31)
     np.testing.assert_array_equal(one.same, many.same)
     np.testing.assert_allclose(one.different, many.different, rtol=1e-12, atol=1e-15)
     np.testing.assert_array_equal(one.different_weight, many.different_weight)
@@ -149,18 +147,3 @@ def test_errors_name_row_and_column():
         compress(of_matrix(llr), [0] * 20, [1] * 20)
     with pytest.raises(LindleyError, match=r"gave shape \(1, 1\), expected \(20, 20\)"):
         compress(lambda rows, columns: np.zeros((1, 1)), np.arange(20), np.arange(20))
-
-
-def test_an_error_stops_the_other_workers():
-    asked = []
-    lock = threading.Lock()
-
-    def block(rows, columns):
-        with lock:
-            asked.append(rows.start)
-        time.sleep(0.002)  # all of them would take ten seconds
-        raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError, match="no more"):
-        compress(block, np.zeros(100), np.zeros(100), tile=1, workers=2)
-    assert len(asked) < 10_000

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
-from lindley.experiment.plan import Unit
 from lindley.experiment.runner import run_experiment, serially
-from lindley.experiment.work import Finished
+from lindley.experiment.work import Finished, Unit
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
 

@@ -17,14 +17,12 @@ import pytest
 
 from lindley.cli import commands as cli
 from lindley.errors import LindleyError
-from lindley.experiment import cluster
-from lindley.experiment.cluster import on_cluster
-from lindley.experiment.load import load_experiment
-from lindley.experiment.plan import make_units
-from lindley.experiment.runner import run_experiment
-from lindley.table.export import export_csv
+from lindley.experiment import runner
+from lindley.experiment.config import load_experiment
+from lindley.experiment.runner import on_cluster, run_experiment
+from lindley.experiment.work import make_units
 from lindley.table.splits import Protocol
-from lindley.table.table import Table
+from lindley.table.table import Table, export_csv
 from tests.experiment.conftest import make_experiment, make_table, without_seconds
 
 distributed = pytest.importorskip("distributed")
@@ -155,7 +153,7 @@ class TestAddress:
     def test_a_worker_of_another_version_is_refused(
         self, address: str, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cluster, "code_digest", lambda: "another")
+        monkeypatch.setattr(runner, "code_digest", lambda: "another")
         with pytest.raises(LindleyError, match=r"has another version of lindley .*Install the same on all machines"):
             run_experiment(EXPERIMENT, table, executor=on_cluster(address))
 
@@ -172,7 +170,7 @@ class TestAddress:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_a_scheduler_without_workers(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "WORKERS_WITHIN", 1)
+    monkeypatch.setattr(runner, "WORKERS_WITHIN", 1)
     with (
         distributed.LocalCluster(
             n_workers=0, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"

@@ -11,7 +11,7 @@ import pytest
 
 from lindley.cli import commands as cli
 from lindley.errors import LindleyError
-from lindley.experiment.compare import compare
+from lindley.experiment.results import compare
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
 from lindley.table.splits import Protocol

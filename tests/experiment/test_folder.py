@@ -15,7 +15,7 @@ import yaml
 
 from lindley.errors import LindleyError
 from lindley.experiment import folder as folder_module
-from lindley.experiment.config import Experiment
+from lindley.experiment.config import Experiment, load_experiment
 from lindley.experiment.folder import (
     LEFT_BEHIND,
     default_folder,
@@ -25,10 +25,9 @@ from lindley.experiment.folder import (
     start_folder,
     write_unit,
 )
-from lindley.experiment.load import load_experiment
-from lindley.experiment.plan import make_units
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
+from lindley.experiment.work import make_units
 from lindley.table.table import Table
 from tests.experiment.conftest import Store, make_experiment, make_table, without_seconds
 
@@ -129,7 +128,10 @@ def store_files(store: Store, unit_id: str) -> set[str]:
 def test_the_work_is_really_done_again(finished: Path, experiment: Experiment, table: Table) -> None:
     """One unit of each sort by its own code, and not from a store: the same bytes."""
     before = contents(finished)
-    for name in ("models/tlm-kde/model-05-08.safetensors", "models/ntlm-single-pairs-n2/history-01-04.npz"):
+    for name in (
+        "models/tlm-kde+logistic+elub/system-05-08.safetensors",
+        "models/ntlm-single-pairs-n2/history-01-04.npz",
+    ):
         damage_bit(finished / name)
     told: list[str] = []
     run_experiment(experiment, table, finished, notice=told.append).write(finished)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.table.export import export_csv
+from lindley.table.table import export_csv
 from tests.experiment.conftest import make_table
 
 COLD, WARM = 3, 9

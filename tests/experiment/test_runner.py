@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.calibration import fit_chain
+from lindley.calibration import Chain
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
-from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
-from lindley.experiment.load import load_experiment
+from lindley.experiment.config import DataConfig, Experiment, TrainingConfig, load_experiment
 from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
@@ -72,7 +71,7 @@ def test_numbers_equal_the_parts_put_together_by_hand(table: Table) -> None:
             LLRs.from_matrix(score(model, [part.trace], [part.ref])[0], part.trace.source, part.ref.source)
             for part in (split.validate, split.test)
         )
-        calibrated = test.map(fit_chain(["logistic", "elub"], validate))
+        calibrated = test.map(Chain.fit(["logistic", "elub"], validate))
         assert results.models["tlm"].test_cllr[split.index] == pytest.approx(cllr(test), rel=1e-9)
         assert results.models["tlm"].test_cllr_min[split.index] == pytest.approx(cllr_min(test), rel=1e-9)
         assert results.models["tlm"].validate_cllr[split.index] == pytest.approx(cllr(validate), rel=1e-9)

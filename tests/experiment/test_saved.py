@@ -15,7 +15,7 @@ from lindley.experiment.config import Experiment
 from lindley.experiment.folder import read_table_file
 from lindley.experiment.saved import SavedRun
 from lindley.llrs import LLRs
-from lindley.models.two_level import score
+from lindley.system.system import load
 from lindley.table.splits import make_split
 from lindley.table.table import Table
 from tests.experiment.conftest import make_table
@@ -46,7 +46,7 @@ def test_rows_and_figures(run: SavedRun, experiment: Experiment, pristine: Path)
 def test_llrs_have_the_cllr_of_the_results(run: SavedRun) -> None:
     for row in run.models:
         for split in range(8):
-            test = run.parts(row, split)[2]
+            test = run.splits[split].raw[2]
             llr = run.llr(row, split)
             assert llr.dtype == np.float64
             assert llr.shape == (len(test.trace.source), len(test.ref.source))
@@ -61,18 +61,32 @@ def test_llrs_have_the_cllr_of_the_results(run: SavedRun) -> None:
                 assert cllr(llrs) == pytest.approx(expected, abs=room), (row, split, which)
 
 
-def test_models_score_to_their_llrs(run: SavedRun) -> None:
+def test_systems_score_to_their_llrs(run: SavedRun) -> None:
     for row in run.models:
         for split in (0, 3, 4, 7):  # the ends of both groups
-            model = run.model(row, split)
-            if run.spec(row).calibrations:
-                assert model is None
-                continue
-            assert model is not None
-            assert model.centre.shape[0] == 1
-            test = run.parts(row, split)[2]
-            (llr,) = score(model, [test.trace], [test.ref])
+            system = run.system(row, split)
+            assert system.splits == (split,)
+            assert system.runs == 1
+            test = run.splits[split].raw[2]
+            llr = system.llr_sides(test.trace, test.ref)
             np.testing.assert_allclose(run.llr(row, split), llr, rtol=2 * SINGLE, atol=1e-6, err_msg=f"{row} {split}")
+
+
+def test_files_of_systems_can_be_loaded(run: SavedRun) -> None:
+    system = load(run.folder / "models" / "tlm-kde+logistic+elub" / "system-05-08.safetensors")
+    assert system.splits == (4, 5, 6, 7)
+    assert repr(system) == "<System tlm-kde+logistic+elub: 3 features, 4 splits of an experiment>"
+    test = run.splits[6].raw[2]
+    with pytest.raises(
+        LindleyError, match=r"systems of 4 splits of an experiment: take one with system.for_split\(4\)"
+    ):
+        system.llr_sides(test.trace, test.ref)
+    np.testing.assert_array_equal(
+        system.for_split(6).llr_sides(test.trace, test.ref),
+        run.system("tlm-kde+logistic+elub", 6).llr_sides(test.trace, test.ref),
+    )
+    with pytest.raises(LindleyError, match="there is no split 1 here: there are 4, 5, 6, 7"):
+        system.for_split(1)
 
 
 def test_the_history_leads_to_the_model_that_was_kept(run: SavedRun) -> None:
@@ -93,15 +107,13 @@ def test_the_history_leads_to_the_model_that_was_kept(run: SavedRun) -> None:
                 assert run.result(row).validate_cllr[split] == pytest.approx(history.validate.min(), rel=1e-3)
 
 
-def test_parts_are_what_the_model_saw(run: SavedRun, table: Table, experiment: Experiment) -> None:
+def test_a_system_prepares_values_as_its_model_saw_them(run: SavedRun, table: Table, experiment: Experiment) -> None:
     for split in (0, 5):
         made = make_split(table, experiment.protocol, split)
-        for ours, theirs in zip(run.parts("tlm", split), made.parts, strict=True):
-            np.testing.assert_array_equal(ours.values, theirs.values)
-            np.testing.assert_array_equal(ours.source, theirs.source)
-        transformed = run.parts("yeo-johnson:tlm", split)
-        assert not np.allclose(transformed[0].values, made.train.values)
-        assert abs(transformed[0].values.mean()) < 1e-9
+        np.testing.assert_array_equal(run.system("tlm", split).prepare(made.raw[2].values), made.test.values)
+        transformed = run.system("yeo-johnson:tlm", split).prepare(made.raw[0].values)
+        assert not np.allclose(transformed, made.train.values)
+        assert abs(transformed.mean()) < 1e-9
 
 
 def test_what_there_is_not(run: SavedRun) -> None:
@@ -210,7 +222,7 @@ class TestDamage:
     def test_files_of_models(self, how: str, finished: Path) -> None:
         """Told when they are read, and only then."""
         folder = finished / "models" / "ntlm-single-pairs-n2"
-        for what in ("llrs-01-04.npz", "model-01-04.safetensors", "history-01-04.npz"):
+        for what in ("llrs-01-04.npz", "system-01-04.safetensors", "history-01-04.npz"):
             path = folder / what
             data = path.read_bytes()
             if how == "gone":
@@ -221,14 +233,14 @@ class TestDamage:
         run = SavedRun.open(finished)
         for read in (
             lambda: run.llr("the network", 1),
-            lambda: run.model("the network", 1),
+            lambda: run.system("the network", 1),
             lambda: run.history("ntlm-single-pairs-n2-common", 1),
         ):
             with pytest.raises(LindleyError, match=r"is missing or damaged\. Run the experiment again") as caught:
                 read()
             assert str(folder) in str(caught.value)
         run.llr("the network", 5)  # the other group is whole
-        assert run.model("the network", 5) is not None
+        assert run.system("the network", 5).splits == (5,)
 
     def test_no_run(self, tmp_path: Path) -> None:
         for folder in (tmp_path, tmp_path / "nowhere"):

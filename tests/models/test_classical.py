@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.covariance import ledoit_wolf_shrinkage
@@ -18,8 +17,7 @@ from lindley.errors import LindleyError
 from lindley.evaluation import cllr, cllr_min, compress
 from lindley.llrs import LN10, LLRs
 from lindley.models import two_level
-from lindley.models.classical import Moments, fit_classical
-from lindley.models.shrinkage import ShrinkageWarning
+from lindley.models.classical import Moments, ShrinkageWarning, fit_classical
 from lindley.models.two_level import score
 from lindley.table.splits import Part, Side
 from tests.models import dense

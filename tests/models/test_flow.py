@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -127,15 +126,31 @@ def test_moments_are_the_likeliest_law() -> None:
 # The map.
 
 
+def ln_det_of(flow: Flow, values: Floats) -> Floats:
+    """ln |det| of the derivative of the transform at values (rows, feature), (rows,)."""
+    with torch.no_grad():
+        ln_det = flow_module._bend(flow._splines(), flow._standardised(values))[1]
+    return ln_det.numpy() - np.log(flow.scale).sum()
+
+
+def undone(flow: Flow, values: Floats) -> Floats:
+    """The values that the transform sends to these, (rows, feature)."""
+    u = torch.from_numpy(values)
+    with torch.no_grad():
+        inside = u.clamp(-BOX, BOX)
+        x = flow._splines()().inv(inside) + (u - inside)
+    return x.numpy() * flow.scale + flow.centre
+
+
 @pytest.mark.parametrize("features", SIZES)
 def test_one_to_one_and_finite_also_far_away(features: int) -> None:
     flow = bent(features, features)
     values = near_and_far(flow, 1)
-    new, ln_det = flow.with_ln_det(values)
+    new, ln_det = flow(values), ln_det_of(flow, values)
     assert np.isfinite(new).all()
     assert np.isfinite(ln_det).all()
     assert np.abs(new - (values - flow.centre) / flow.scale).max() > 0.5
-    np.testing.assert_allclose(flow.inverse(new), values, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(undone(flow, new), values, rtol=1e-6, atol=1e-6)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
@@ -170,7 +185,7 @@ def test_ln_det_is_that_of_autograd(features: int) -> None:
         scaled = (value - torch.from_numpy(flow.centre)) / torch.from_numpy(flow.scale)
         return flow_module._bend(splines, scaled[None])[0][0]
 
-    for value, ln_det in zip(torch.from_numpy(values), flow.with_ln_det(values)[1], strict=True):
+    for value, ln_det in zip(torch.from_numpy(values), ln_det_of(flow, values), strict=True):
         jacobian = torch.autograd.functional.jacobian(one, value)
         assert float(torch.linalg.slogdet(jacobian).logabsdet) == pytest.approx(ln_det, rel=1e-9, abs=1e-9)
 
@@ -249,7 +264,7 @@ def test_pickled_or_stored_it_is_numbers_and_transforms_to_the_same_bits(feature
     flow = bent(features, 2)
     values = near_and_far(flow, 3)
     kinds = {"Flow": Flow}
-    stored, _ = from_bytes(to_bytes(flow, "lindley-flow/1", kinds=kinds), "a flow", Flow, "lindley-flow/1", kinds)
+    stored, _ = from_bytes(to_bytes(flow, "lindley-flow/1", {}, kinds), "a flow", Flow, "lindley-flow/1", kinds)
     for again in (stored, pickle.loads(pickle.dumps(flow))):
         np.testing.assert_array_equal(again(values), flow(values))
         assert all(isinstance(array, np.ndarray) for array in again.arrays)

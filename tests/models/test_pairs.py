@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lindley.errors import LindleyError
 from lindley.models import pairs
 from lindley.models.classical import fit_classical
-from lindley.models.neural.common import integrate_common
+from lindley.models.neural.integration import integrate_common, integrate_varying
 from lindley.models.neural.parameters import Architecture, Parameters
-from lindley.models.neural.varying import integrate_varying
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import TwoLevel, score
 from lindley.table.splits import Part, Side

@@ -11,12 +11,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from lindley.llrs import LN10
-from lindley.models.axis_laws import Scatter
-from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.neural.common import integrate_common
-from lindley.models.neural.mixture import MixtureBetween
-from lindley.models.neural.varying import VaryingVariance, integrate_varying
-from lindley.models.scale import ScaleMixture
+from lindley.models.between import KernelBetween, NormalBetween, Scatter
+from lindley.models.neural.integration import VaryingVariance, integrate_common, integrate_varying
+from lindley.models.neural.parameters import MixtureBetween
+from lindley.models.oracle import ScaleMixture
 from lindley.models.two_level import TwoLevel, score
 from lindley.table.splits import Part, Side
 

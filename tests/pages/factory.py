@@ -11,7 +11,6 @@ from lindley.evaluation.curves import ece, histogram, pav_curve, tippett
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.llrs import LLRs
 from lindley.pages.run_figures import (
-    AxisFigure,
     AxisPanel,
     CalibrationFigure,
     CalibrationPanel,
@@ -26,6 +25,7 @@ from lindley.pages.run_figures import (
     SummaryFigure,
     SummaryRow,
 )
+from lindley.pages.run_model import MOST_AXIS_EPOCHS, MOST_QUANTILES
 
 ELEMENTS = ("Al27", "Ba137", "Ca42", "Ce140", "Fe57", "Hf180", "K39", "La139", "Li7", "Mg24", "Mn55", "Na23", "Nd146")
 ELEMENTS += ("Pb208", "Rb85", "Sr88", "Ti49", "Zr90")
@@ -121,7 +121,6 @@ def _row(rng, name, label, family, calibrated, level) -> SummaryRow:
         error(per_split),
         float(np.median(per_split)),
         0.7 * float(per_split.mean()),
-        tuple(per_split.tolist()),
     )
 
 
@@ -145,7 +144,6 @@ def _model(rng, name, names, features, axes, epochs) -> ModelFigures:
         marks = np.sort(rng.choice(llrs.different, 100))
         runs.append(
             CalibrationPanel(
-                name,
                 split,
                 which,
                 cllr(llrs),
@@ -158,14 +156,11 @@ def _model(rng, name, names, features, axes, epochs) -> ModelFigures:
         )
     low, value = cllr_min(llrs), cllr(llrs)
     omnibus = OmnibusFigure(
-        name,
-        7,
         n,
         n * (n - 1),
         value,
         low,
         0.01,
-        (value - low) / value,
         histogram(llrs, 60, (-6, 6)),
         ece(llrs),
         tippett(llrs, np.linspace(-40, 6, 400)),
@@ -175,15 +170,15 @@ def _model(rng, name, names, features, axes, epochs) -> ModelFigures:
     return ModelFigures(
         name,
         7,
-        _loss(rng, name, axes, epochs) if epochs else None,
-        AxisFigure(name, 7, tuple(_axis(rng, a, n, features) for a in range(axes))) if axes else None,
+        _loss(rng, axes, epochs) if epochs else None,
+        tuple(_axis(rng, a, n, features) for a in range(axes)),
         CalibrationFigure("worst, median and best run", tuple(runs)),
         omnibus,
-        _outliers(rng, name, names),
+        _outliers(rng, names),
     )
 
 
-def _loss(rng, name, axes, epochs) -> LossFigure:
+def _loss(rng, axes, epochs) -> LossFigure:
     x = np.arange(1.0, epochs + 1)
     fall = 0.05 + 1.2 * np.exp(-x / (epochs / 8))
     train = fall * rng.lognormal(0, 0.04, epochs)
@@ -191,13 +186,16 @@ def _loss(rng, name, axes, epochs) -> LossFigure:
     train[spikes] *= 6
     validate = fall * 1.15 * rng.lognormal(0, 0.05, epochs)
     best = int(validate.argmin())
+    thin = np.unique(np.linspace(0, epochs - 1, min(epochs, MOST_AXIS_EPOCHS)).astype(int))
     lines = [
-        Curve(f"axis {a}", x, level + (1.1 - level) * np.exp(-x / (epochs / 6)) * rng.lognormal(0, 0.01, epochs))
+        Curve(
+            f"axis {a}",
+            x[thin],
+            (level + (1.1 - level) * np.exp(-x / (epochs / 6)) * rng.lognormal(0, 0.01, epochs))[thin],
+        )
         for a, level in enumerate(rng.uniform(0.4, 1.5, axes))
     ]
     return LossFigure(
-        name,
-        7,
         Curve("train", x, train),
         Curve("validate", x, validate),
         tuple(lines),
@@ -215,24 +213,24 @@ def _axis(rng, axis, n, features) -> AxisPanel:
     llrs = LLRs(rng.normal(shift + gap / 2, spread, n), rng.normal(shift - gap, 2 * spread, 20 * n))
     from scipy.special import ndtri
 
-    quantile = ndtri((np.arange(n) + 0.5) / n)
+    points = min(n, MOST_QUANTILES)
+    quantile = ndtri((np.arange(points) + 0.5) / points)
     weights = rng.normal(size=len(features))
     top = np.argsort(-np.abs(weights))[:4]
     return AxisPanel(
         axis,
         kind,
         cllr(llrs),
-        cllr_min(llrs),
         histogram(llrs, 60),
-        quantile,
-        np.sort(rng.standard_t(4, n) * (1.0 if gap else 0.3)),
-        quantile,
-        np.sort(rng.standard_t(6, n)),
+        (
+            Curve("h1", quantile, np.sort(rng.standard_t(4, points) * (1.0 if gap else 0.3))),
+            Curve("h2", quantile, np.sort(rng.standard_t(6, points))),
+        ),
         tuple((features[i], float(weights[i])) for i in top),
     )
 
 
-def _outliers(rng, name, names) -> OutlierFigure:
+def _outliers(rng, names) -> OutlierFigure:
     cost = np.sort(rng.exponential(0.002, 12))[::-1]
     share = rng.uniform(0.3, 1.0, 12)
     outliers = tuple(
@@ -248,4 +246,4 @@ def _outliers(rng, name, names) -> OutlierFigure:
         for i, (c, s) in enumerate(zip(cost, share, strict=True))
     )
     without = 0.05 - np.concatenate([[0], np.cumsum(cost)])
-    return OutlierFigure(name, outliers, 0.05, tuple(without.tolist()), 0.05 / len(names))
+    return OutlierFigure(outliers, 0.05, tuple(without.tolist()), 0.05 / len(names))

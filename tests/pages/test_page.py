@@ -12,16 +12,16 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import jinja2
 import numpy as np
 import pytest
 
-from lindley.pages.headline import headline
-from lindley.pages.pictures import Picture, draw_pictures, picture, save_figures
-from lindley.pages.run_drawings import draw_outliers
+from lindley.pages.page import Picture, picture, render_page
+from lindley.pages.palette import STYLE_COLOURS
+from lindley.pages.run_drawings import draw_outliers, draw_pictures, draw_scatter_matrix, save_pictures
 from lindley.pages.run_figures import Report
-from lindley.pages.run_page import render, write_report
-from lindley.pages.scatter import draw_scatter_matrix
-from lindley.pages.tables import MOST_COLUMNS, covariance_table
+from lindley.pages.run_page import MOST_COLUMNS, covariance_table, render_run, write_report
+from lindley.pages.run_words import headline
 from tests.pages.factory import HOSTILE, make_report
 
 NO_PICTURES: dict[str, Picture] = {}
@@ -64,12 +64,12 @@ def pictures(report: Report) -> dict[str, Picture]:
 
 @pytest.fixture(scope="module")
 def hostile() -> Page:
-    return Page(render(make_report(axes=3, neural=1, epochs=10, sources=12, hostile=True), NO_PICTURES))
+    return Page(render_run(make_report(axes=3, neural=1, epochs=10, sources=12, hostile=True), NO_PICTURES))
 
 
 @pytest.fixture(scope="module")
 def page(report: Report) -> Page:
-    return Page(render(report, NO_PICTURES))
+    return Page(render_run(report, NO_PICTURES))
 
 
 def test_hostile_names_make_no_element_and_end_no_script(hostile: Page) -> None:
@@ -92,6 +92,23 @@ def test_only_the_three_scripts_may_run_and_nothing_may_be_loaded(page: Page) ->
     allowed = set(re.findall(r"'sha256-([^']+)'", policy))
     run = [content for attributes, content in page.scripts if "type" not in attributes]
     assert {base64.b64encode(hashlib.sha256(c.encode()).digest()).decode() for c in run} == allowed
+
+
+def test_a_template_that_asks_for_what_is_not_given_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError, match="report"):
+        render_page("run.html", language="en")
+
+
+def test_the_style_sheet_has_the_colours_of_the_pictures(report: Report) -> None:
+    style = render_run(report, NO_PICTURES).split("</style>")[0]
+    used = set(re.findall(r"var\(--([a-z]+)\)", style))
+    assert used == {
+        *re.findall(r"--([a-z]+):", style),
+        "paper",
+    }  # each is there, none for nothing; run.js sets that one
+    assert {f"--{name}: {colour};" for name, colour in STYLE_COLOURS.items()} <= set(
+        re.findall(r"--[a-z]+: [^;]+;", style)
+    )
 
 
 def test_no_element_points_outside_the_page(page: Page) -> None:
@@ -130,7 +147,7 @@ def test_headings_are_in_order(page: Page) -> None:
 
 
 def test_controls_have_labels_and_pictures_have_words(report: Report, pictures: dict[str, Picture]) -> None:
-    page = Page(render(report, pictures))
+    page = Page(render_run(report, pictures))
     labelled = {a.get("for") for tag, a in page.elements if tag == "label"}
     assert {a["id"] for tag, a in page.elements if tag == "select"} <= labelled
     images = [a for tag, a in page.elements if tag == "img"]
@@ -160,7 +177,7 @@ def test_a_score_does_not_claim_similarity_over_typicality(report: Report) -> No
     assert not row.keeps_reading
     assert "similarity over typicality" not in " ".join(headline(alone))
     scored = replace(report, summary=replace(report.summary, rows=(row, *report.summary.rows[1:])))
-    assert "a trained score, without densities" in render(scored, NO_PICTURES)
+    assert "a trained score, without densities" in render_run(scored, NO_PICTURES)
 
 
 def test_a_model_without_training_and_a_report_without_kinds(report: Report) -> None:
@@ -169,27 +186,27 @@ def test_a_model_without_training_and_a_report_without_kinds(report: Report) -> 
     less = replace(
         report, models=classical, kinds=(), best="tlm", summary=replace(report.summary, rows=rows, oracle=None)
     )
-    page = Page(render(less, NO_PICTURES))
+    page = Page(render_run(less, NO_PICTURES))
     assert not any(a.get("id") == "kinds" for _, a in page.elements)
     assert "tlm" in page.text
 
 
 def test_equal_figures_are_kept_once(report: Report) -> None:
     twice = replace(report, models=(*report.models, replace(report.models[0], name="copy")))
-    assert len(render(twice, NO_PICTURES)) < len(render(report, NO_PICTURES)) + 40_000
+    assert len(render_run(twice, NO_PICTURES)) < len(render_run(report, NO_PICTURES)) + 40_000
 
 
 def test_the_paper_at_full_size_stays_below_15_mb() -> None:
     """26 models with 18 axes each, loss curves and QQ plots as long as the computing part gives them."""
     report = make_report(axes=18, neural=11, epochs=400, sources=351)
     assert len(report.models) == 26
-    assert len(render(report).encode()) < 14_000_000  # and 1 MB is left for long names
+    assert len(render_run(report).encode()) < 14_000_000  # and 1 MB is left for long names
 
 
 def test_a_report_is_the_same_every_time(report: Report, pictures: dict[str, Picture]) -> None:
     again = draw_pictures(report, every_loss=False)
     assert {name: pictures[name] for name in again} == again
-    assert render(report, pictures) == render(report, again)
+    assert render_run(report, pictures) == render_run(report, again)
 
 
 def test_the_folder_holds_the_page_and_pictures_and_nothing_else(report: Report, tmp_path: Path) -> None:
@@ -202,7 +219,7 @@ def test_the_folder_holds_the_page_and_pictures_and_nothing_else(report: Report,
 def test_saved_pictures_are_svg_and_png_with_a_loss_per_neural_model(
     report: Report, pictures: dict[str, Picture], tmp_path: Path
 ) -> None:
-    paths = save_figures(report, tmp_path, pictures)
+    paths = save_pictures(tmp_path, pictures)
     stems = {path.stem for path in paths}
     assert {
         "summary",

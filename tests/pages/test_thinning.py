@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import ndtri
 
-from lindley.evaluation.curves import PavCurve, histogram, pav_curve
+from lindley.evaluation.curves import PavCurve, histogram, histogram_limits, pav_curve
 from lindley.llrs import LLRs
-from lindley.pages.thinning import histogram_limits, spread_ranks, thin_pav, thin_qq, thin_series
+from lindley.pages.run_model import spread_ranks, thin_pav, thin_qq, thin_series
 
 LOSS = arrays(np.float64, st.integers(1, 900), elements=st.floats(0, 50, width=32))
 

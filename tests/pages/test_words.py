@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lindley.experiment.config import DataConfig
-from lindley.pages.run_words import CALIBRATION_LABELS, CLASSICAL_LABELS, GAUSSIANISER_LABELS, family_of, kind, label
-from lindley.pages.run_words import list_facts as facts_of
-from lindley.system.names import BASES, CALIBRATION_NAMES, GAUSSIANISER_NAMES, ModelName
+from lindley.pages.run_words import kind, label, list_facts as facts_of
+from lindley.system.names import ModelName
 
 
 @pytest.mark.parametrize(
@@ -27,21 +26,15 @@ from lindley.system.names import BASES, CALIBRATION_NAMES, GAUSSIANISER_NAMES, M
 def test_labels(name: str, words: str, family: str, heading: str) -> None:
     spec = ModelName.parse(name)
     assert label(name, spec) == words
-    assert family_of(spec) == family
+    assert spec.kind.family == family
     assert kind(spec) == heading
     assert label("my own", spec) == "my own"
 
 
 def test_options() -> None:
-    spec = ModelName(None, "ntlm-single-pairs-n2-varying", (), (("orthonormal", "qr"), ("samples", 2000)))
+    spec = ModelName.parse("ntlm-single-pairs-n2-varying[orthonormal=qr,samples=2000]")
     assert label(str(spec), spec) == "pairs, N=2, varying, orthonormal qr, samples 2000"
     assert kind(spec) == "varying, integrated, samples 2000"  # panels side by side share the other option
-
-
-def test_every_name_has_words() -> None:
-    assert set(GAUSSIANISER_LABELS) == set(GAUSSIANISER_NAMES)
-    assert set(CALIBRATION_LABELS) == set(CALIBRATION_NAMES)
-    assert set(CLASSICAL_LABELS) == {base for base in BASES if not base.startswith("ntlm-")}
 
 
 CONTENT = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,8 @@ from lindley.experiment.config import DataConfig, Experiment
 from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
-from lindley.models.two_level import score
-from lindley.system.held_out import deal_folds, held_out_llrs, join_parts
+from lindley.models.two_level import TwoLevel, score
+from lindley.system.fit import cross_fitted, deal_folds
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, make_splits
 from lindley.table.table import Table
@@ -33,12 +35,13 @@ def test_folds_keep_groups_together_and_are_even() -> None:
 
 def test_held_out_pairs_are_those_of_models_fitted_without_them(table: Table) -> None:
     split = make_splits(table, Protocol(splits=1))[0]
-    llrs = held_out_llrs(
-        [split.train, split.validate], lambda rest: fit_classical([rest], "normal"), np.random.default_rng(3)
-    )
-    whole = join_parts([split.train, split.validate])
-    assert whole.group is not None
-    fold = deal_folds(whole.group, np.random.default_rng(3))
+    whole = split.train.joined(split.validate)
+
+    def learn(rest: Part) -> tuple[TwoLevel, Callable[[Part], Part]]:
+        return fit_classical([rest], "normal"), lambda part: part
+
+    llrs = cross_fitted(whole, whole, learn, np.random.default_rng(3))
+    fold = deal_folds(whole.groups, np.random.default_rng(3))
     same = []
     for number in range(5):
         inside = fold == number
@@ -58,7 +61,7 @@ def test_a_cross_fitted_row_learns_from_train_and_validation(table: Table) -> No
     )
     results = run_experiment(experiment, table)
     for index, split in enumerate(make_splits(table, experiment.protocol)):
-        model = fit_classical([join_parts([split.train, split.validate])], "normal")
+        model = fit_classical([split.train.joined(split.validate)], "normal")
         llr = score(model, [split.test.trace], [split.test.ref])[0]
         expected = cllr(LLRs.from_matrix(llr, split.test.trace.source, split.test.ref.source))
         assert results.models["tlm@cv"].test_cllr[index] == pytest.approx(expected, rel=1e-9)

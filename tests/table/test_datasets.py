@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lindley.errors import LindleyError
-from lindley.table import Table, export_csv, list_datasets, load_dataset, nfi_glass, read_table
+from lindley.table import Table, datasets, export_csv, list_datasets, load_dataset, read_table
 
 REAL = os.environ.get("LINDLEY_DATA")
 needs_real_tables = pytest.mark.skipif(not REAL, reason="LINDLEY_DATA does not name a folder of real tables")
@@ -27,8 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, no $LINDLEY_DATA, and no network: nothing that the test did not put there."""
     folder = tmp_path / "cache"
     monkeypatch.delenv("LINDLEY_DATA", raising=False)
-    for module in ("locate", "nfi_glass", "datasets"):
-        monkeypatch.setattr(f"lindley.table.{module}.cache_folder", lambda: folder)
+    monkeypatch.setattr("lindley.table.datasets.cache_folder", lambda: folder)
 
     def offline(url: str, timeout: float) -> Any:
         raise urllib.error.URLError("no network in tests")
@@ -61,7 +60,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         lines += [f'"{n + 1}",{i},{p},' + ",".join(map(str, values)) for n, ((i, p), values) in enumerate(rows.items())]
         texts[name] = ("\n".join(lines) + "\n").encode()
     sums = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
-    monkeypatch.setattr(nfi_glass, "FILES", sums)
+    monkeypatch.setattr(datasets, "NFI_GLASS_FILES", sums)
     return texts
 
 
@@ -145,7 +144,7 @@ def test_a_download_is_kept_if_it_is_the_published_one(
     monkeypatch.setattr("urllib.request.urlopen", serve)
     table = load_dataset("nfi-glass")
     assert len(table.sources) == 10
-    assert asked == [nfi_glass.URL + file for file in published]
+    assert asked == [datasets.NFI_GLASS_URL + file for file in published]
     assert sorted(path.name for path in (cache / "nfi_glass").iterdir()) == sorted(published)
     assert load_dataset("nfi-glass").sha256() == table.sha256()
     assert len(asked) == 3  # the second time it was in the cache
@@ -236,7 +235,7 @@ def test_nfi_glass_merges_what_is_known_to_be_filed_twice() -> None:
 @needs_real_tables
 def test_nfi_glass_is_found_directly_in_a_folder_too(tmp_path: Path) -> None:
     assert REAL
-    for file in nfi_glass.FILES:
+    for file in datasets.NFI_GLASS_FILES:
         shutil.copy(Path(REAL) / "nfi_glass" / file, tmp_path)
     assert load_dataset("nfi-glass", tmp_path).sha256() == load_dataset("nfi-glass").sha256()
 

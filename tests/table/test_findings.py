@@ -9,7 +9,8 @@ import shlex
 
 import pytest
 
-from lindley.table.findings import Finding, TableError, exit_status, listing, option_list, option_value, render_findings
+from lindley.settings import option_list, option_value
+from lindley.table.findings import Finding, TableError, exit_status, listing, render_findings
 
 ERROR = Finding("error", "not-a-number", "'n.d.' is not a number", "Give a number", "glass.csv", (14,), "K39")
 WARNING = Finding("warning", "many-features", "20 features for 30 sources", file="glass.csv")

@@ -16,11 +16,10 @@ from pathlib import Path
 import numpy as np
 import openpyxl
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from lindley.errors import LindleyError
-from lindley.table import Columns, Table, TableError, Transform, examine_table, export_csv, read_table
+from lindley.table import Table, TableError, examine_table, export_csv, read_table
 
 
 def small_table(seed: int = 1, sources: int = 8, replicates: int = 3, features: int = 2) -> Table:
@@ -124,7 +123,7 @@ def test_semicolons_in_the_labels_of_a_comma_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f"pane;{n // 2},{n}.5,{n * n % 31}.25" for n in range(16)]
     path.write_text("\n".join(["source;number,Na,Mg", *rows]) + "\n")
-    assert read_table(path, Columns(source="source;number")).features == ("Na", "Mg")
+    assert read_table(path, source="source;number").features == ("Na", "Mg")
 
 
 def test_old_mac_line_ends(tmp_path: Path) -> None:
@@ -212,8 +211,8 @@ def test_columns_can_be_named_included_and_ignored(tmp_path: Path) -> None:
     text = write_text(table, ",", False, csv.QUOTE_MINIMAL).decode()
     path.write_text(text.replace("source,group,instance", "item,vehicle,rep"), encoding="utf-8")
     columns = {"source": "item", "group": "vehicle", "instance": "rep"}
-    ignored = read_table(path, Columns(**columns, ignore=("El1",)))
-    included = read_table(path, Columns(**columns, include=("El0", "El2")))
+    ignored = read_table(path, **columns, ignore=("El1",))
+    included = read_table(path, **columns, include=("El0", "El2"))
     for read in (ignored, included):
         assert read.features == ("El0", "El2")
         np.testing.assert_array_equal(read.values, table.values[:, [0, 2]])
@@ -227,7 +226,7 @@ def test_an_ignored_group_column_is_no_group(tmp_path: Path) -> None:
     text = write_text(small_table(), ",", False, csv.QUOTE_MINIMAL).decode()
     path.write_text(text.replace("pane 3,pane 3", "pane 3,car"), encoding="utf-8")
     assert "car" in read_table(path).group
-    table = read_table(path, Columns(ignore=("group",)))
+    table = read_table(path, ignore=("group",))
     np.testing.assert_array_equal(table.group, table.source)
 
 
@@ -323,7 +322,7 @@ def test_values_are_transformed(tmp_path: Path) -> None:
     table = small_table(features=3)
     positive = Table("t", np.exp(table.values), table.features, table.source, table.group, table.instance)
     export_csv(positive, path)
-    read = read_table(path, transform=Transform("ln", "El1"))
+    read = read_table(path, transform="ln", reference="El1")
     assert read.features == ("El0", "El2")
     np.testing.assert_allclose(read.values, table.values[:, [0, 2]] - table.values[:, [1]], rtol=0, atol=1e-14)
 
@@ -379,5 +378,5 @@ def test_a_table_that_is_not_split_may_hold_few_sources(tmp_path: Path) -> None:
     path.write_text("source,K,Ti\na,1,2\nb,2,3.5\n", encoding="utf-8")
     with pytest.raises(TableError, match="2 sources cannot be split"):
         read_table(path)
-    table = read_table(path, to_split=False)
+    table = read_table(path, purpose="whole")
     assert table.source.tolist() == ["a", "b"]

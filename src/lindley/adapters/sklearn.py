@@ -27,8 +27,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LN10, Floats, LLRs
-from lindley.system.named import FittedModel, ModelChoices, draw_part, fit_model
-from lindley.table.splits import Side
+from lindley.system.fit import Settings
+from lindley.system.kinds import DEFAULT_MODEL
+from lindley.system.names import ModelName
+from lindley.system.system import System
+from lindley.system.train import VALIDATION, fit_table
+from lindley.table.frames import columns_of
+from lindley.table.splits import Part, Side
+from lindley.table.table import Table
 
 __all__ = ["TwoLevelClassifier"]
 
@@ -39,9 +45,10 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
     Args:
         model: the name of a model as in ``lindley run``: ``tlm``, ``tlm-kde``, ``robust``, ``tlm+logistic+elub@cv``,
             ``ntlm-single-pairs-n1-varying``, ``yeo-johnson:tlm`` ….
-        options: of a neural model, such as ``{"epochs": 500, "learning_rate": 0.003}``; the same as in an experiment file.
-        validation: the share of the sources that is kept from the model, where it needs sources that it has not seen: for
-            the best epoch of a training, or for a calibration. Other models are fitted on all sources.
+        options: of the model, such as ``{"epochs": 500, "learning_rate": 0.003}`` of a network; the same as in an experiment
+            file.
+        validation: the share of the sources that is kept from a network, to choose the best epoch of its training and to
+            calibrate it. Other models are fitted on all sources, and calibrated on pairs that are held out in turns.
         n_trace_instances: rows of a pair that are the trace.
         n_ref_instances: rows of a pair that are the ref; they follow the trace.
         prior: the probability of one source before the evidence, for ``predict_proba`` and ``predict``.
@@ -52,7 +59,8 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         fitted_: the model with its standardisation and its calibration, a `lindley.system.named.FittedModel`.
         sources_: the sources that the model was fitted on.
         validation_sources_: the sources that were kept from it.
-        n_features_in_: the number of features; with ``feature_names_in_`` where a data frame was given.
+        n_features_in_: the number of features; with ``feature_names_in_`` where a data frame was given. The columns of data
+            frames then count by their names, in any order.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -66,10 +74,10 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: str = "tlm-kde",
+        model: str = DEFAULT_MODEL,
         *,
         options: Mapping[str, Any] | None = None,
-        validation: float = 1 / 3,
+        validation: float = VALIDATION,
         n_trace_instances: int = 1,
         n_ref_instances: int = 1,
         prior: float = 0.5,
@@ -93,21 +101,35 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         """
         values, source = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=4)
         self._require_counts()
+        share: Any = self.validation
+        if not isinstance(share, numbers.Real) or not 0 < float(share) < 1:
+            raise ValueError(f"validation is a share between 0 and 1, such as 0.33, and not {share!r}")
+        if self.device not in ("cpu", "cuda"):
+            raise ValueError(f"device is cpu or cuda, and not {self.device!r}")
+        labels, code = np.unique(source, return_inverse=True)
+        table = Table.from_arrays(
+            values, _in_order(len(labels))[code], features=getattr(self, "feature_names_in_", None), name="the data"
+        )
         try:
-            fitted = fit_model(
-                values, source, self._choices(), n_trace=self.n_trace_instances, n_ref=self.n_ref_instances
+            fitted = fit_table(
+                table,
+                ModelName.of(self.model, options=self.options),
+                seed=self._seed(),
+                validation=float(share),
+                instances=(self.n_trace_instances, self.n_ref_instances),
+                settings=Settings(device=self.device),
             )
         except LindleyError as error:
             raise ValueError(str(error)) from error
-        self.fitted_ = fitted
-        self.sources_ = fitted.sources
-        self.validation_sources_ = fitted.validation_sources
+        kept = np.isin(np.arange(len(labels)), code[fitted.kept])
+        self.system_: System = fitted.stage.system
+        self.sources_, self.validation_sources_ = labels[~kept], labels[kept]
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """log10 LR of every pair (pairs,): above 0 speaks for one source."""
-        fitted, pairs = self._pairs(X)
-        return fitted.llr_pairs(pairs[:, : self.n_trace_instances], pairs[:, self.n_trace_instances :])
+        pairs = self._pairs(X)
+        return self.system_.llr_pairs(pairs[:, : self.n_trace_instances], pairs[:, self.n_trace_instances :])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Probabilities (pairs, 2) of two sources and of one source, given the prior."""
@@ -123,11 +145,10 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
     def decision_matrix(self, traces: ArrayLike, refs: ArrayLike) -> Floats:
         """log10 LRs of all traces (rows) against all refs (columns): many times faster than pair by pair.
 
-        Each is an array (items, instances, features), or (items, features) for items of one instance.
+        Each is an array (items, instances, features); or (items, features), or a data frame, of items of one instance.
         """
         check_is_fitted(self)
-        sides = [self._side(items) for items in (traces, refs)]
-        return self.fitted_.llr_matrix(*sides)
+        return self.system_.llr_sides(self._side(traces), self._side(refs))
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """−Cllr on instances and their sources, given as in ``fit``: the higher the better, for a search or a validation.
@@ -137,15 +158,13 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         source is in both parts.
         """
         check_is_fitted(self)
-        values, source = validate_data(self, X, y, dtype=np.float64, reset=False)
-        _, code, count = np.unique(source, return_inverse=True, return_counts=True)
-        size = self.n_trace_instances + self.n_ref_instances
-        if np.count_nonzero(count >= size) < 2:
-            raise ValueError(f"a score needs two sources at least with {size} rows, for a trace and a ref")
-        complete = (count >= size)[code]
-        names = np.array([f"{k:08d}" for k in range(len(count))])[code[complete]]
-        part = draw_part(values[complete], names, None, None, self.n_trace_instances, self.n_ref_instances)
-        llr = self.fitted_.llr_matrix(part.trace, part.ref)
+        values, source = validate_data(self, self._named(X), y, dtype=np.float64, reset=False)
+        labels, code = np.unique(source, return_inverse=True)
+        n_trace, n_ref = self.n_trace_instances, self.n_ref_instances
+        part = Part.drawn(values, _in_order(len(labels))[code], n_trace=n_trace, n_ref=n_ref, complete=True)
+        if len(part.trace.source) < 2:
+            raise ValueError(f"a score needs two sources at least with {n_trace + n_ref} rows, for a trace and a ref")
+        llr = self.system_.llr_sides(part.trace, part.ref)
         return -cllr(LLRs.from_matrix(llr, part.trace.source, part.ref.source))
 
     def __sklearn_tags__(self) -> Any:
@@ -153,12 +172,20 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         return tags
 
-    def _choices(self) -> ModelChoices:
-        seed = self.random_state
+    def _seed(self) -> int:
+        seed: Any = self.random_state
         if not isinstance(seed, numbers.Integral):
-            seed = int(check_random_state(seed).randint(2**31))
-        content = {"model": self.model, "options": dict(self.options or {})}
-        return ModelChoices.read(content | {"validation": self.validation, "seed": int(seed), "device": self.device})
+            return int(check_random_state(seed).randint(2**31))
+        if seed < 0:
+            raise ValueError(f"random_state is a number of 0 or more, a generator or None, and not {seed}")
+        return int(seed)
+
+    def _named(self, X: Any) -> Any:
+        """A data frame with its columns in the order of the fit; one of other columns is left to scikit-learn to refuse."""
+        names, there = getattr(self, "feature_names_in_", None), columns_of(X)
+        if names is None or there is None or sorted(there) != sorted(names):
+            return X
+        return X[list(names)]
 
     def _require_counts(self) -> None:
         for name in ("n_trace_instances", "n_ref_instances"):
@@ -166,7 +193,10 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
             if not isinstance(count, numbers.Integral) or count < 1:
                 raise ValueError(f"{name} is a number of rows, 1 or more, and not {count!r}")
 
-    def _pairs(self, X: ArrayLike) -> tuple[FittedModel, Floats]:
+    def _rows(self, X: Any) -> Floats:
+        return cast(Floats, validate_data(self, self._named(X), dtype=np.float64, reset=False))
+
+    def _pairs(self, X: ArrayLike) -> Floats:
         """Pairs (pairs, instances, features) from either form."""
         check_is_fitted(self)
         self._require_counts()
@@ -177,16 +207,20 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
             if shape[1] != size:
                 raise ValueError(f"{what}: an array (pairs, {size}, features) is needed, and not {shape}")
             X = np.asarray(X).reshape(-1, shape[2])
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = self._rows(X)
         if len(rows) % size:
             raise ValueError(f"{what}, and there are {len(rows)} rows")
-        return self.fitted_, rows.reshape(-1, size, rows.shape[1])
+        return rows.reshape(-1, size, rows.shape[1])
 
-    def _side(self, items: ArrayLike) -> Side:
-        array = np.asarray(items, dtype=np.float64)
-        if array.ndim == 2:
-            array = array[:, None]
-        if array.ndim != 3:
-            raise ValueError(f"an array (items, instances, features) is needed, and not {array.shape}")
-        rows = validate_data(self, array.reshape(-1, array.shape[2]), dtype=np.float64, reset=False)
-        return Side(rows, np.repeat(np.arange(len(array)), array.shape[1]), np.arange(len(array)).astype(np.str_))
+    def _side(self, items: Any) -> Side:
+        shape = np.shape(items)
+        if len(shape) not in (2, 3):
+            raise ValueError(f"an array (items, instances, features) is needed, and not {shape}")
+        rows = self._rows(items if len(shape) == 2 else np.reshape(items, (-1, shape[2])))
+        item = np.repeat(np.arange(shape[0]), shape[1] if len(shape) == 3 else 1)
+        return Side(rows, item, np.arange(shape[0]).astype(np.str_))
+
+
+def _in_order(n: int) -> NDArray[np.str_]:
+    """Labels of n sources that sort as their numbers do."""
+    return np.array([f"{k:08d}" for k in range(n)])

@@ -12,10 +12,8 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from lindley.calibration.bounds import Bounds, Elub, InvarianceBounds, elub, iv
-from lindley.calibration.kernel import Kernel
-from lindley.calibration.logistic import Logistic
-from lindley.calibration.pav import Pav, pav
+from lindley.calibration.counted import Bounds, Elub, InvarianceBounds, Pav, elub, iv, pav
+from lindley.calibration.smooth import Kernel, Logistic
 from lindley.errors import LindleyError
 from lindley.llrs import Floats, LLRs
 
@@ -30,7 +28,6 @@ __all__ = [
     "Logistic",
     "Pav",
     "elub",
-    "fit_chain",
     "iv",
     "pav",
 ]
@@ -76,24 +73,26 @@ class Chain:
             result = step(result)
         return result
 
+    @classmethod
+    def fit(cls, names: Sequence[str], llrs: LLRs) -> Chain:
+        """Fit the named calibrations in order, each on the output of the one before.
+
+        >>> import numpy as np
+        >>> Chain.fit(["logistic", "elub"], LLRs(np.array([0.5, 1.0]), np.array([-2.0, 0.1]))).names
+        ('logistic', 'elub')
+        """
+        if unknown := [name for name in names if name not in CALIBRATIONS]:
+            raise LindleyError(f"unknown calibration {', '.join(unknown)}; known are {', '.join(CALIBRATIONS)}")
+        chain = cls((), ())
+        for name in names:
+            step = CALIBRATIONS[name].fit(llrs)
+            llrs, chain = llrs.map(step), cls((*chain.names, name), (*chain.steps, step))
+        return chain
+
+    def then(self, other: Chain) -> Chain:
+        """Both, one after the other."""
+        return Chain(self.names + other.names, self.steps + other.steps)
+
     def describe(self) -> list[dict[str, object]]:
         """One entry per step: its name and its numbers."""
         return [{"name": n, **step.describe()} for n, step in zip(self.names, self.steps, strict=True)]
-
-
-def fit_chain(names: Sequence[str], llrs: LLRs) -> Chain:
-    """Fit the named calibrations in order, each on the output of the one before.
-
-    >>> import numpy as np
-    >>> fit_chain(["logistic", "elub"], LLRs(np.array([0.5, 1.0]), np.array([-2.0, 0.1]))).names
-    ('logistic', 'elub')
-    """
-    unknown = [name for name in names if name not in CALIBRATIONS]
-    if unknown:
-        raise LindleyError(f"unknown calibration {', '.join(unknown)}; known are {', '.join(CALIBRATIONS)}")
-    steps: list[Calibration] = []
-    for name in names:
-        step = CALIBRATIONS[name].fit(llrs)
-        llrs = llrs.map(step)
-        steps.append(step)
-    return Chain(tuple(names), tuple(steps))

@@ -6,18 +6,21 @@ A *warning* goes into the report with its reason. A *refusal* means that an LR w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Literal
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
-from lindley.casework.train import squared_distance
+from lindley.llrs import Floats
 from lindley.models.two_level import item_squares
 from lindley.system.system import System, row_digests
-from lindley.table.items import Items
+from lindley.system.train import squared_distance
 from lindley.table.splits import Side
+from lindley.table.table import Table
 
-__all__ = ["CHECKS", "Remark", "check_items", "check_pair", "same_rows"]
+__all__ = ["CHECKS", "Remark", "check_items", "check_pair", "known_rows", "same_rows", "sd_outside"]
 
 ABSURD_SD = 50.0
 """Standard deviations of the population outside its range beyond which values are in another unit, or of another material."""
@@ -30,61 +33,8 @@ Which = Literal["trace", "ref"]
 _WHICH = {"en": {"trace": "Trace", "ref": "Reference"}, "nl": {"trace": "Spoor", "ref": "Referentie"}}
 _MORE = {"en": "and {} more", "nl": "en {} andere"}
 
-TEXTS: dict[str, dict[str, str]] = {
-    "outside-population": {
-        "en": "{which} {items}: {features} lies more than {limit} standard deviations outside the range of the population. "
-        "Values in another unit, another transform, or another material: an LR would be meaningless.",
-        "nl": "{which} {items}: {features} ligt meer dan {limit} standaarddeviaties buiten het bereik van de populatie. Een "
-        "andere eenheid, een andere transformatie of een ander materiaal: een LR zou niets betekenen.",
-    },
-    "outside-range": {
-        "en": "{which} {items}: {features} lies outside the range of the training data ({feature} by {size} standard "
-        "deviations). The model extrapolates there.",
-        "nl": "{which} {items}: {features} ligt buiten het bereik van de trainingsgegevens ({feature} {size} "
-        "standaarddeviaties). Daar extrapoleert het model.",
-    },
-    "unlike-population": {
-        "en": "{which} {items} lies further from the centre of the population than any of the {sources} training sources. How "
-        "typical it is rests on the tails of the model.",
-        "nl": "{which} {items} ligt verder van het midden van de populatie dan elk van de {sources} trainingsbronnen. Hoe "
-        "typisch dit is, berust op de staarten van het model.",
-    },
-    "single-measurement": {
-        "en": "{which} {items} was measured once, so nothing tells whether the measurement went well. Two or more are better.",
-        "nl": "{which} {items} is één keer gemeten, zodat niet te zien is of de meting goed is gegaan. Twee of meer metingen "
-        "zijn beter.",
-    },
-    "replicates-disagree": {
-        "en": "{which} {items}: the measurements scatter more than those of 99 % of the training sources. Check them for an "
-        "error or for two sources.",
-        "nl": "{which} {items}: de metingen lopen verder uiteen dan bij 99 % van de trainingsbronnen. Controleer op een "
-        "meetfout of op twee bronnen.",
-    },
-    "replicates-contradict": {
-        "en": "{which} {items}: the measurements scatter {times} times more (variance) than those of any training source. They "
-        "are not of one source, or one went wrong: an LR would be meaningless.",
-        "nl": "{which} {items}: de metingen lopen {times} keer verder uiteen (variantie) dan bij elke trainingsbron. Ze zijn "
-        "niet van één bron, of er ging een fout: een LR zou niets betekenen.",
-    },
-    "seen-in-training": {
-        "en": "{which} {items}: {known} of {rows} measurements are among those that the system was trained on. Its LR of them "
-        "is flattering: use a system trained without them.",
-        "nl": "{which} {items}: {known} van de {rows} metingen horen bij de gegevens waarop het systeem is getraind. De LR "
-        "ervan is geflatteerd: gebruik een systeem dat zonder deze metingen is getraind.",
-    },
-    "same-measurement": {
-        "en": "A measurement of trace {items} is identical to one of the reference, to the last digit: was it copied? Two "
-        "measurements never agree that well.",
-        "nl": "Een meting van spoor {items} is tot op het laatste cijfer gelijk aan een meting van de referentie: is die "
-        "gekopieerd? Twee metingen stemmen nooit zo goed overeen.",
-    },
-    "beyond-bounds": {
-        "en": "The calculated log10 LR, {llr}, is {beyond} {bound}, the most that the validation pairs support. Report the "
-        "bounded LR.",
-        "nl": "De berekende log10 LR, {llr}, ligt {beyond} {bound}, het uiterste dat de validatieparen ondersteunen. "
-        "Rapporteer de begrensde LR.",
-    },
-}  # fmt: skip
+TEXTS: dict[str, dict[str, str]] = yaml.safe_load(files("lindley.casework").joinpath("remarks.yaml").read_text("utf-8"))
+"""By code and by language."""
 CHECKS = tuple(TEXTS)
 """The codes of everything that is looked at."""
 _BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "onder"}}
@@ -113,7 +63,7 @@ class Remark:
         return {"code": self.code, "message": self.message, "which": self.which, "items": list(self.items)}
 
 
-def check_items(system: System, side: Side, items: Items, which: Which) -> list[Remark]:
+def check_items(system: System, side: Side, items: Table, which: Which) -> list[Remark]:
     """The traces or the refs on their own: their place in the population, their replicates, their history."""
     remarks = [
         Remark(finding.code, str(finding), which=which) for finding in items.findings if finding.level == "warning"
@@ -121,15 +71,13 @@ def check_items(system: System, side: Side, items: Items, which: Which) -> list[
     remarks += _range(system, side, which)
     remarks += _distance(system, side, which)
     remarks += _replicates(system, side, which)
-    seen = set(system.digests)
-    known = np.array([digest in seen for digest in row_digests(items.values)], dtype=bool)
-    if known.any():
+    if (known := known_rows(system, items)).any():
         labels = side.source[np.unique(side.item[known])]
         remarks.append(_remark("seen-in-training", which, labels, known=known.sum(), rows=len(known)))
     return remarks
 
 
-def check_pair(system: System, llr: float, trace: Items, ref: Items) -> list[Remark]:
+def check_pair(system: System, llr: float, trace: Table, ref: Table) -> list[Remark]:
     """One pair: what validation supports, and what looks like a slip."""
     remarks = []
     if copied := same_rows(trace, ref):
@@ -142,7 +90,19 @@ def check_pair(system: System, llr: float, trace: Items, ref: Items) -> list[Rem
     return remarks
 
 
-def same_rows(trace: Items, ref: Items) -> list[str]:
+def known_rows(system: System, table: Table) -> NDArray[np.bool_]:
+    """Which rows have the values of a training instance (rows,); labels may coincide, and say nothing."""
+    seen = set(system.digests)
+    return np.array([digest in seen for digest in row_digests(table.values)], dtype=bool)
+
+
+def sd_outside(system: System, values: Floats) -> Floats:
+    """How far standardised values lie outside the range of the population (rows, feature), in standard deviations."""
+    population = system.population
+    return np.maximum(np.maximum(population.lowest - values, values - population.highest), 0)
+
+
+def same_rows(trace: Table, ref: Table) -> list[str]:
     """The traces that share a measurement with a ref."""
     there = {tuple(row) for row in ref.values.tolist()}
     items = {item for row, item in zip(trace.values.tolist(), trace.item.tolist(), strict=True) if tuple(row) in there}
@@ -160,8 +120,7 @@ def _remark(code: str, which: Which | None, labels: object, refusal: bool = Fals
 
 
 def _range(system: System, side: Side, which: Which) -> list[Remark]:
-    low = np.maximum(system.population.lowest - side.values, 0)
-    outside = np.maximum(low, np.maximum(side.values - system.population.highest, 0))  # (rows, feature)
+    outside = sd_outside(system, system.scaling(side.values))
     for limit, code in ((ABSURD_SD, "outside-population"), (MARGIN_SD, "outside-range")):
         beyond = outside > limit
         if beyond.any():
@@ -174,7 +133,7 @@ def _range(system: System, side: Side, which: Which) -> list[Remark]:
 
 
 def _distance(system: System, side: Side, which: Which) -> list[Remark]:
-    distance = squared_distance(side.mean, system.population.means)
+    distance = squared_distance(system.scaling(side.mean), system.population.means)
     far = distance > system.population.distance[-1]
     if not far.any():
         return []
@@ -190,7 +149,7 @@ def _replicates(system: System, side: Side, which: Which) -> list[Remark]:
         return remarks
     # One yardstick for traces, refs and training sources: that of the refs.
     var = system.point.var_within_ref[0, 0].numpy()
-    squares = item_squares(system.point, side).numpy()[measured]
+    squares = item_squares(system.point, system.prepared(side)).numpy()[measured]
     scatter = (squares / var).sum(axis=1) / ((side.count[measured] - 1) * len(var))
     labels = side.source[measured]
     most = float(system.population.scatter[-1])

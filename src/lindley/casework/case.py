@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -11,14 +12,16 @@ import numpy as np
 
 from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
 from lindley.casework.explanation import Explanation, explain
-from lindley.casework.explanation import to_json as numbers_of
-from lindley.casework.verbal import Scale, Verbal
+from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
-from lindley.system.system import System, load_with_about, today
-from lindley.table.items import TABLES, Items, read_items
+from lindley.system.provenance import today
+from lindley.system.system import System
+from lindley.table.frames import columns_of
+from lindley.table.read import read_table
+from lindley.table.scaling import TransformKind
 from lindley.table.splits import Side
-from lindley.table.transform import Transform, TransformKind
+from lindley.table.table import Table, write_atomically
 from lindley.version import __version__
 
 __all__ = [
@@ -27,9 +30,9 @@ __all__ = [
     "Evidence",
     "Notes",
     "Refusal",
-    "SystemFile",
     "evaluate_batch",
     "evaluate_case",
+    "make_case",
     "read_evidence",
 ]
 
@@ -45,44 +48,32 @@ class Refusal(LindleyError):
         super().__init__(f"no LR is given for this case:\n{reasons}")
 
 
-@dataclass(frozen=True, eq=False)
-class SystemFile:
-    """A system, what its file says about it, and the file."""
-
-    system: System
-    about: dict[str, Any]
-    name: str
-    sha256: str
-
-    @classmethod
-    def open(cls, path: str | Path) -> SystemFile:
-        """Read it."""
-        system, about = load_with_about(path)
-        return cls(system, about, Path(path).name, about["file_sha256"])
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        about = {key: value for key, value in self.about.items() if key != "file_sha256"}
-        return {
-            "file": self.name,
-            "sha256": self.sha256,
-            "features": list(self.system.features),
-            "units": list(self.system.units),
-            "transform": self.system.transform,
-            "reference": self.system.reference,
-            "bounds": list(self.system.bounds),
-            **about,
-        }
+def system_facts(system: System) -> dict[str, Any]:
+    """What a report says of its system, for ``--json``."""
+    about = {key: value for key, value in system.about.items() if key not in ("file", "file_sha256")}
+    return {
+        "file": system.file,
+        "sha256": system.sha256,
+        "features": list(system.features),
+        "units": list(system.units),
+        "transform": system.transform,
+        "reference": system.reference,
+        "bounds": list(system.bounds),
+        **about,
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The traces, or the refs: as they were measured, and as the model sees them."""
+    """The traces, or the refs: a table of items in the features of a system."""
 
     which: Which
-    items: Items
-    side: Side
-    files: tuple[tuple[str, str], ...]  # name and SHA-256
+    items: Table
+
+    @cached_property
+    def side(self) -> Side:
+        """The items, transformed."""
+        return Side(self.items.values, self.items.item, np.array(self.items.labels))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -96,7 +87,7 @@ class Evidence:
             "instances": len(self.items.values),
             "measured": [dict(zip(system.features, row, strict=True)) for row in self.items.measured.tolist()],
             **({} if self.items.divisor is None else {"reference": self.items.divisor.tolist()}),
-            "files": [{"file": name, "sha256": digest} for name, digest in self.files],
+            "files": [{"file": name, "sha256": digest} for name, digest in self.items.files],
         }
 
 
@@ -112,11 +103,11 @@ class Notes:
     date: str = field(default_factory=today)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Case:
     """One trace and one ref, evaluated."""
 
-    file: SystemFile
+    system: System
     trace: Evidence
     ref: Evidence
     explanation: Explanation
@@ -126,10 +117,26 @@ class Case:
     notes: Notes
     language: Language
 
-    @property
-    def system(self) -> System:
-        """The system that evaluated it."""
-        return self.file.system
+    def __repr__(self) -> str:
+        said = self.explanation
+        number = f" {self.notes.case}" if self.notes.case else ""
+        return (
+            f"<Case{number}: {self.trace_label} × {self.ref_label}, log10 LR {said.log10_lr_bounded:.2f} to report "
+            f"({said.log10_lr:.2f} calculated), {len(self.remarks)} remarks>"
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write the report, as .html, or everything in it as .json."""
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm", ".json"):
+            raise LindleyError(f"{path}: the report of a case is .html or .json")
+        if path.suffix.lower() == ".json":
+            text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        else:
+            from lindley.pages.case_page import render_case
+
+            text = render_case(self)
+        write_atomically(path, text.encode("utf-8"))
 
     @property
     def trace_label(self) -> str:
@@ -143,23 +150,20 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """One object with everything in it."""
-        numbers = numbers_of(self.explanation)
+        said = asdict(self.explanation)
+        first = "log10_lr", "log10_lr_bounded", "log10_similarity", "log10_typicality", "log10_lr_model", "calibrated"
         return {
             "case": self.notes.case,
             "examiner": self.notes.examiner,
             "date": self.notes.date,
-            "log10_lr": numbers.pop("log10_lr"),
-            "log10_lr_bounded": numbers.pop("log10_lr_bounded"),
-            "log10_similarity": numbers.pop("log10_similarity"),
-            "log10_typicality": numbers.pop("log10_typicality"),
-            "log10_lr_model": self.explanation.log10_lr_model,
-            "calibrated": self.explanation.calibrated,
-            "bounds": list(self.explanation.bounds),
-            "interval": numbers.pop("interval"),
+            **{key: said[key] for key in first},
+            "bounds": list(said["bounds"]),
+            "interval": said["interval"],
             "verbal": self.verbal.to_json(),
-            **numbers,
+            "axes": [{**axis, "features": dict(axis["features"])} for axis in said["axes"]],
+            "features": list(said["features"]),
             "warnings": [remark.to_json() for remark in self.remarks],
-            "system": self.file.to_json(),
+            "system": system_facts(self.system),
             "trace": {**self.trace.to_json(self.system), "label": self.trace_label},
             "ref": {**self.ref.to_json(self.system), "label": self.ref_label},
             "lindley": __version__,
@@ -171,7 +175,7 @@ class Case:
 class Batch:
     """Many traces against many refs."""
 
-    file: SystemFile
+    system: System
     trace: Evidence
     ref: Evidence
     log10_lr: Floats  # (traces, refs)
@@ -181,7 +185,7 @@ class Batch:
     @property
     def bounded(self) -> Floats:
         """Within what the validation pairs support."""
-        return np.clip(self.log10_lr, *self.file.system.bounds)
+        return np.clip(self.log10_lr, *self.system.bounds)
 
     def to_json(self) -> dict[str, Any]:
         """One object with everything in it."""
@@ -190,11 +194,11 @@ class Batch:
             "refs": list(self.ref.labels),
             "log10_lr": self.log10_lr.tolist(),
             "log10_lr_bounded": self.bounded.tolist(),
-            "bounds": list(self.file.system.bounds),
+            "bounds": list(self.system.bounds),
             "warnings": [remark.to_json() for remark in self.remarks],
-            "system": self.file.to_json(),
+            "system": system_facts(self.system),
             "files": {
-                evidence.which: [{"file": name, "sha256": digest} for name, digest in evidence.files]
+                evidence.which: [{"file": name, "sha256": digest} for name, digest in evidence.items.files]
                 for evidence in (self.trace, self.ref)
             },
             "lindley": __version__,
@@ -202,23 +206,70 @@ class Batch:
         }
 
 
+def make_case(
+    system: System,
+    trace: Any,
+    ref: Any,
+    *,
+    case: str | None = None,
+    examiner: str | None = None,
+    trace_label: str | None = None,
+    ref_label: str | None = None,
+    scale: str = "nfi",
+    language: Language = "en",
+    source: str | None = None,
+    sheet: str | None = None,
+) -> Case:
+    """Evaluate a case: one trace and one ref.
+
+    Args:
+        system: that was trained for casework.
+        trace: a file, a data frame, or an array of instances × features, as measured.
+        ref: likewise.
+        case: the number of the case.
+        examiner: who examined it.
+        trace_label: what the trace is called.
+        ref_label: what the ref is called.
+        scale: the verbal scale: nfi, enfsi, or a YAML file.
+        language: of the sentences for the court, en or nl.
+        source: the column that tells items apart; default ``source``, where there is one.
+        sheet: of an .xlsx file.
+
+    Raises:
+        Refusal: if an LR would be meaningless; with every reason.
+        TableError: with everything that is wrong with the measurements.
+    """
+    sides: dict[Which, Any] = {"trace": trace, "ref": ref}
+    traces, refs = (
+        read_evidence(system, data, which, source_column=source, sheet=sheet) for which, data in sides.items()
+    )
+    notes = Notes(case, examiner, trace_label, ref_label)
+    return evaluate_case(system, traces, refs, load_scale(scale), language, notes)
+
+
 def read_evidence(
-    system: System, path: str | Path, which: Which, *, source_column: str | None = None, sheet: str | None = None
+    system: System, data: Any, which: Which, *, source_column: str | None = None, sheet: str | None = None
 ) -> Evidence:
-    """Read a table, or a folder of tables, of items in the features of a system."""
-    transform = Transform(cast(TransformKind, system.transform), system.reference)
-    items = read_items(path, system.features, system.units, transform, source_column=source_column, sheet=sheet)
-    side = system.side_of_transformed(items.values, items.item, which, list(items.labels))
-    return Evidence(which, items, side, _digests(Path(path)))
+    """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item."""
+    name = None if isinstance(data, str | Path) else which
+    if name is not None and columns_of(data) is None:
+        data = dict(zip(system.columns, system.instances(data, which).T, strict=True))
+    items = read_table(
+        data,
+        source=source_column,
+        sheet=sheet,
+        features=system.features,
+        units=system.units,
+        transform=cast(TransformKind, system.transform),
+        reference=system.reference,
+        purpose="case",
+        name=name,
+    )
+    return Evidence(which, items)
 
 
 def evaluate_case(
-    file: SystemFile,
-    trace: Evidence,
-    ref: Evidence,
-    scale: Scale,
-    language: Language = "en",
-    notes: Notes | None = None,
+    system: System, trace: Evidence, ref: Evidence, scale: Scale, language: Language = "en", notes: Notes | None = None
 ) -> Case:
     """One trace against one ref.
 
@@ -228,23 +279,22 @@ def evaluate_case(
     for evidence in (trace, ref):
         if len(evidence.labels) != 1:
             raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
-    remarks = _checked(file.system, trace, ref, language)
-    explanation = explain(file.system, trace.side, ref.side)
-    remarks += check_pair(file.system, explanation.log10_lr, trace.items, ref.items)
+    remarks = _checked(system, trace, ref, language)
+    explanation = explain(system, trace.side, ref.side)
+    remarks += check_pair(system, explanation.log10_lr, trace.items, ref.items)
     verbal = scale.describe(explanation.log10_lr_bounded, language)
     notes = notes if notes is not None else Notes()
-    return Case(file, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
+    return Case(system, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
 
 
 def evaluate_batch(
-    file: SystemFile, trace: Evidence, ref: Evidence, command: str = "", language: Language = "en"
+    system: System, trace: Evidence, ref: Evidence, command: str = "", language: Language = "en"
 ) -> Batch:
     """Every trace against every ref.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
     """
-    system = file.system
     remarks = _checked(system, trace, ref, language)
     if copied := same_rows(trace.items, ref.items):
         some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
@@ -260,7 +310,7 @@ def evaluate_batch(
             "pairs support them. Report the bounded LRs."
         )
         remarks.append(Remark("beyond-bounds", message))
-    return Batch(file, trace, ref, llr, tuple(remarks), command)
+    return Batch(system, trace, ref, llr, tuple(remarks), command)
 
 
 def _checked(system: System, trace: Evidence, ref: Evidence, language: str) -> list[Remark]:
@@ -272,10 +322,3 @@ def _checked(system: System, trace: Evidence, ref: Evidence, language: str) -> l
     if refusals := [remark for remark in remarks if remark.refusal]:
         raise Refusal(refusals, language)
     return remarks
-
-
-def _digests(path: Path) -> tuple[tuple[str, str], ...]:
-    files = [path]
-    if path.is_dir():
-        files = sorted(f for f in path.iterdir() if f.suffix.lower() in TABLES and f.name[0] not in ".~")
-    return tuple((file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)

@@ -16,13 +16,12 @@ tells sources apart, ½ log10(1 + between/within variance). Where the model fact
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from lindley.llrs import LN10, Floats
-from lindley.models.axis_laws import Scatter
+from lindley.models.between import Scatter
 from lindley.models.two_level import PairModel, scatter_squares
 from lindley.system.system import System
 from lindley.table.splits import Side
@@ -41,10 +40,6 @@ class Interval:
     lower: float
     upper: float
     replicates: int
-
-    def to_json(self) -> dict[str, float]:
-        """For ``--json``."""
-        return {"level": self.level, "lower": self.lower, "upper": self.upper, "replicates": self.replicates}
 
 
 @dataclass(frozen=True)
@@ -91,12 +86,11 @@ class Explanation:
 
 
 def explain(system: System, trace: Side, ref: Side) -> Explanation:
-    """Explain the LR of one trace and one ref, given as the system's `side` makes them."""
-    model = system.point
-    pair = _Pair.of(model, trace, ref)
+    """Explain the LR of one trace and one ref, given as the system's `side` makes them: transformed, not standardised."""
+    pair = _Pair.of(system.point, system.prepared(trace), system.prepared(ref))
     with torch.inference_mode():
         similarity, typicality = (float(t.reshape(())) / LN10 for t in pair.ln_parts())
-    raw = system.llr_sides(trace, ref) if not system.calibration else None
+    raw = system.llr_sides(trace, ref) if not system.calibration.steps else None
     modelled = float(raw[0, 0]) if raw is not None else float(similarity - typicality)
     llr = modelled if raw is not None else float(system.calibrated(np.array([modelled]))[0])
     lower, upper = system.bounds
@@ -110,10 +104,10 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
         bounds=system.bounds,
         interval=_interval(system, trace, ref, llr),
         axes=_axes(system, pair, path, modelled),
-        features=_features(system, pair, path, modelled),
+        features=_features(system, (trace, ref), path, modelled),
         n_trace=int(trace.count[0]),
         n_ref=int(ref.count[0]),
-        calibrated=bool(system.calibration),
+        calibrated=bool(system.calibration.steps),
     )
 
 
@@ -172,7 +166,7 @@ class _Path:
 
 
 def _path(system: System, pair: _Pair) -> _Path:
-    centre = torch.from_numpy(system.population.means.mean(axis=0))
+    centre = torch.from_numpy(_known(system).mean(axis=0))
     middle, half = (pair.x + pair.y) / 2, (pair.x - pair.y) / 2
     nodes, weights = np.polynomial.legendre.leggauss(PATH_NODES)
     t = torch.from_numpy((nodes + 1) / 2)[:, None]
@@ -195,46 +189,36 @@ def _summing_to(parts: Floats, total: float) -> Floats:
     return np.asarray(parts + error * share)
 
 
-def _features(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[FeatureShare, ...]:
+def _known(system: System) -> Floats:
+    """The means of the training sources as the model sees them (sources, feature)."""
+    return system.prepare(system.scaling.undo(system.population.means))
+
+
+def _features(system: System, sides: tuple[Side, Side], path: _Path, modelled: float) -> tuple[FeatureShare, ...]:
     rarity = _summing_to(path.rarity * path.to_middle, path.at_middle - path.match)
     difference = _summing_to(path.difference * path.half, modelled - path.at_middle)
     information = system.population.match_information + 1e-12
     matched = path.match * information / information.sum()
     means = system.population.means
-    raw = [system.scaling.undo(v.numpy()) for v in (pair.x, pair.y)]
-    percentiles = [100 * (means < v.numpy()).mean(axis=0) for v in (pair.x, pair.y)]
-    return tuple(
-        FeatureShare(
-            feature=feature,
-            unit=unit,
-            log10_lr=float(matched[k] + rarity[k] + difference[k]),
-            match=float(matched[k]),
-            rarity=float(rarity[k]),
-            difference=float(difference[k]),
-            trace=float(raw[0][k]),
-            ref=float(raw[1][k]),
-            trace_percentile=float(percentiles[0][k]),
-            ref_percentile=float(percentiles[1][k]),
-        )
-        for k, (feature, unit) in enumerate(zip(system.features, system.units, strict=True))
-    )
+    raw = [side.mean[0] for side in sides]
+    percentiles = [100 * (means < system.scaling(values)).mean(axis=0) for values in raw]
+    # in the order of the fields: the share and its three parts, the values, the percentiles
+    columns = np.stack([matched + rarity + difference, matched, rarity, difference, *raw, *percentiles], axis=1)
+    named = zip(system.features, system.units, columns.tolist(), strict=True)
+    return tuple(FeatureShare(feature, unit, *numbers) for feature, unit, numbers in named)
 
 
 def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[AxisShare, ...]:
     projection = pair.model.projection[0]
     if pair.model.has_axis_shares:
         with torch.inference_mode():
-            shares = (
-                pair.model.ln_lr_pairs(
-                    pair.x[None, None], pair.y[None, None], pair.n_trace, pair.n_ref, pair.scatter(1)
-                )[0, 0].numpy()
-                / LN10
-            )
+            means = pair.x[None, None], pair.y[None, None]
+            shares = pair.model.ln_lr_pairs(*means, pair.n_trace, pair.n_ref, pair.scatter(1))[0, 0].numpy() / LN10
     else:
         # On axes z = x P a gradient is P⁻¹ that in the features, and a displacement is that in the features times P.
         back, forth = torch.linalg.pinv(projection).numpy(), projection.numpy()
         along = (back @ path.rarity) * (path.to_middle @ forth) + (back @ path.difference) * (path.half @ forth)
-        spread = np.var(system.population.means @ forth, axis=0, ddof=1)
+        spread = np.var(_known(system) @ forth, axis=0, ddof=1)
         information = np.log1p(spread / pair.model.var_within_ref[0, 0].numpy())
         shares = _summing_to(along, modelled - path.match) + path.match * information / information.sum()
     loadings = projection.numpy() / np.linalg.norm(projection.numpy(), axis=0)
@@ -259,30 +243,3 @@ def _interval(system: System, trace: Side, ref: Side, llr: float) -> Interval | 
     llrs = system.llr_replicates(trace, ref)
     lower, middle, upper = np.quantile(llrs, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     return Interval(LEVEL, llr + float(lower - middle), llr + float(upper - middle), len(llrs))
-
-
-def to_json(explanation: Explanation) -> dict[str, Any]:
-    """The numbers of an explanation, for ``--json``."""
-    return {
-        "log10_lr": explanation.log10_lr,
-        "log10_lr_bounded": explanation.log10_lr_bounded,
-        "log10_similarity": explanation.log10_similarity,
-        "log10_typicality": explanation.log10_typicality,
-        "interval": None if explanation.interval is None else explanation.interval.to_json(),
-        "axes": [{"axis": a.axis, "log10_lr": a.log10_lr, "features": dict(a.features)} for a in explanation.axes],
-        "features": [
-            {
-                "feature": f.feature,
-                "unit": f.unit,
-                "log10_lr": f.log10_lr,
-                "match": f.match,
-                "rarity": f.rarity,
-                "difference": f.difference,
-                "trace": f.trace,
-                "ref": f.ref,
-                "trace_percentile": f.trace_percentile,
-                "ref_percentile": f.ref_percentile,
-            }
-            for f in explanation.features
-        ],
-    }

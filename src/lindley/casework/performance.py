@@ -2,6 +2,11 @@
 
 See `lindley.casework.validation` for what they are for. A figure is a pair of estimates, of the raw and of the bounded LRs,
 or one of them, or the reason why there is none.
+
+The measurements of sources are drawn as traces and refs: so many of each, at random, and nested. In a draw those of every
+source stand in a random order. A comparison of M × N measurements takes them from the front, in the order trace, ref, ref,
+trace, ref, trace, ref, …; so that 1×2 is 1×1 with one measurement more, 2×2 is 1×2 with one more, and so on: what changes
+from one to the next is that measurement and nothing else.
 """
 
 from __future__ import annotations
@@ -13,27 +18,27 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.casework.draws import Draw, Shape, counts, draw, ladder
 from lindley.errors import LindleyError
-from lindley.evaluation.bootstrap import percentiles
+from lindley.evaluation.bootstrap import Estimate, draw_sources, replicates
 from lindley.evaluation.metrics import cllr_min, devpav, eer
-from lindley.evaluation.square import Costs, draw_sources, rates, replicates, square_llrs
+from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import Floats
 from lindley.system.system import System
+from lindley.table.splits import Side, order_instances
 from lindley.table.table import Table
 
 __all__ = [
     "DEFAULTS",
     "KINDS",
-    "LEVEL",
-    "Comparison",
-    "Estimate",
     "Figures",
     "Kind",
+    "LadderStep",
+    "Scores",
     "Settings",
-    "Step",
     "coherence",
+    "draw",
     "generalisation",
+    "ladder",
     "missing_replicates",
 ]
 
@@ -46,11 +51,15 @@ MOST_REPEATED = 600
 WORST_SHARE = 0.01
 LADDER_SHARE, LADDER_SOURCES, LADDER_MOST = 0.25, 20, 10
 """The ladder of coherence ends where fewer than a quarter of the sources, or 20, have so many measurements."""
-LEVEL = 0.95
 
 Kind = Literal["raw", "bounded"]
 KINDS: tuple[Kind, Kind] = ("raw", "bounded")
 Sources = NDArray[np.str_]
+Index = NDArray[np.intp]
+Shape = tuple[int, int]
+Pair = dict[Kind, Estimate]
+Figures = dict[tuple[str, str], Pair | str]
+"""By characteristic and metric."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +77,7 @@ DEFAULTS = Settings()
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A figure and its interval."""
-
-    value: float
-    lower: float
-    upper: float
-
-    @classmethod
-    def of(cls, value: float, replicated: Floats) -> Estimate:
-        """The estimate on the sources as they are, and the central part of the replicates."""
-        return cls(float(value), *percentiles(replicated, LEVEL))
-
-
-@dataclass(frozen=True)
-class Step:
+class LadderStep:
     """A step of the ladder of coherence: M × N measurements, mean over the draws."""
 
     instances: Shape
@@ -91,22 +86,77 @@ class Step:
     cllr_min: float  # of the raw LRs
 
 
-Pair = dict[Kind, Estimate]
-Figures = dict[tuple[str, str], Pair | str]
-"""By characteristic and metric."""
+def counts(table: Table) -> Index:
+    """Measurements of every source (sources,), in the order of ``table.sources``."""
+    return np.unique(table.source, return_counts=True)[1]
+
+
+def ladder(most: int) -> list[Shape]:
+    """1×1, 1×2, 2×2, 2×3, …: one measurement more at every step, up to ``most`` in all.
+
+    >>> ladder(5)
+    [(1, 1), (1, 2), (2, 2), (2, 3)]
+    """
+    return [(total // 2, total - total // 2) for total in range(2, most + 1)]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Draw:
+    """The measurements of some sources in a random order each."""
+
+    table: Table
+    sources: Sources  # (sources,)
+    rows: tuple[Index, ...]  # of every source, in the order of the draw
+
+    def llr(self, system: System, shape: Shape | None = None) -> Floats:
+        """log10 LRs (sources, sources) of M × N measurements; or of all: half as trace, and the others as ref."""
+        shapes = (shape or (len(rows) // 2, len(rows) - len(rows) // 2) for rows in self.rows)
+        places = [_places(each) for each in shapes]
+        trace = [rows[at] for rows, (at, _) in zip(self.rows, places, strict=True)]
+        ref = [rows[at] for rows, (_, at) in zip(self.rows, places, strict=True)]
+        llr = system.llr_sides(self._side(trace), self._side(ref))
+        if not np.isfinite(llr).all():
+            i, j = np.argwhere(~np.isfinite(llr))[0]
+            raise LindleyError(
+                f"{self.table.name}: the LR of '{self.sources[i]}' and '{self.sources[j]}' is not finite. Look at their "
+                "measurements with 'lindley check'."
+            )
+        return llr
+
+    def _side(self, rows: list[Index]) -> Side:
+        item = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+        return Side(self.table.values[np.concatenate(rows)], item, self.sources)
+
+
+def draw(table: Table, sources: Sources, *seed: int) -> Draw:
+    """Shuffle the measurements of the sources that are named."""
+    rows, count = order_instances(table.source, np.random.default_rng(seed))
+    each = np.split(rows, np.cumsum(count)[:-1])
+    return Draw(table, sources, tuple(each[i] for i in np.searchsorted(table.sources, sources).tolist()))
+
+
+def _places(shape: Shape) -> tuple[list[int], list[int]]:
+    """Where the traces and the refs stand: turn by turn from trace, ref, ref, trace, ref, trace, … until each has its own."""
+    trace, ref = [0], [1]
+    while len(trace) < shape[0] or len(ref) < shape[1]:
+        place = len(trace) + len(ref)
+        to_ref = len(ref) < shape[1] and (len(ref) <= len(trace) or len(trace) == shape[0])
+        (ref if to_ref else trace).append(place)
+    return trace, ref
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
     """The LRs of all sources that have the measurements for it, in one draw."""
 
     sources: Sources
     llr: Floats
-    times: Floats  # (replicates, sources)
+    bounds: tuple[float, float]
+    times: Floats  # (1 + replicates, sources), as `draw_sources` has them
     remarks: list[str]
 
     @classmethod
-    def of(cls, system: System, table: Table, settings: Settings, stream: int = 0) -> Comparison:
+    def of(cls, system: System, table: Table, settings: Settings, stream: int = 0) -> Scores:
         """Score one draw. ``stream``: tables are resampled independently of each other if these differ."""
         m, n = settings.instances
         enough = table.sources[counts(table) >= m + n]
@@ -124,49 +174,54 @@ class Comparison:
         if len(sources) < FEW_SOURCES:
             remarks.append(f"{table.name}: {len(sources)} sources are few: look at the intervals")
         llr = draw(table, sources, settings.seed, 0).llr(system, settings.instances)
-        times = draw_sources(_groups(table, sources), settings.replicates, settings.seed + stream)
-        return cls(sources, llr, times, remarks)
+        return cls(sources, llr, system.bounds, _times(table, sources, settings, stream), remarks)
 
-    def figures(self, bounds: tuple[float, float]) -> Figures:
+    def cllr(self) -> dict[Kind, Floats]:
+        """Cllr of both kinds, for every row of ``times``."""
+        return {kind: costs.mean(self.times) for kind, costs in _costs(self.bounds, self.llr).items()}
+
+    def figures(self) -> Figures:
         """Accuracy, discriminating power, calibration and misleading evidence."""
-        found: dict[Kind, dict[tuple[str, str], Estimate]] = {
-            "raw": _figures(self.llr, self.times),
-            "bounded": _figures(np.clip(self.llr, *bounds), self.times),
-        }
-        lower, upper = bounds
-        beyond, low, high = (
-            (rates(hit), rates(hit, self.times))
-            for hit in ((self.llr < lower) | (self.llr > upper), self.llr < lower, self.llr > upper)
-        )
-        raw = {
-            "misleading_beyond_bounds": ((low[0][0] + high[0][1]) / 2, (low[1][0] + high[1][1]) / 2),
-            "beyond_bounds": ((beyond[0][0] + beyond[0][1]) / 2, (beyond[1][0] + beyond[1][1]) / 2),
-        }
-        figures: Figures = {key: {kind: found[kind][key] for kind in KINDS} for key in found["raw"]}
-        for name, (value, drawn) in raw.items():
-            figures["misleading_evidence", name] = {"raw": Estimate.of(float(value[0]), drawn)}
+        low, high = self.llr < self.bounds[0], self.llr > self.bounds[1]
+        found = [_figures(llr, self.times) for llr in (self.llr, np.clip(self.llr, *self.bounds))]
+        figures: Figures = {key: dict(zip(KINDS, (each[key] for each in found), strict=True)) for key in found[0]}
+        for name, rates in (
+            ("misleading_beyond_bounds", _rates(low, high)),
+            ("beyond_bounds", _rates(low | high, low | high)),
+        ):
+            figures["misleading_evidence", name] = {"raw": Estimate.of(rates.mean(self.times))}
         return figures
 
-    def outliers(self, bounds: tuple[float, float]) -> tuple[tuple[tuple[str, float], ...], Pair]:
-        """The costliest 1 % of the sources, one at least, and what they add to Cllr."""
+    def outliers(self) -> tuple[tuple[tuple[str, float], ...], Pair]:
+        """The costliest 1 % of the sources, one at least, by the raw LRs; and what they add to Cllr, each kind its own."""
         number = int(np.ceil(WORST_SHARE * len(self.sources)))
         pair: Pair = {}
-        costliest: tuple[tuple[str, float], ...] = ()
-        for kind, llr in _both(self.llr, bounds):
-            costs = Costs.of([llr])
-            shares = costs.shares()
+        costliest: list[tuple[str, float]] = []
+        for kind, costs in _costs(self.bounds, self.llr).items():
+            shares = np.sum(costs.shares(), axis=0)
             worst = np.argsort(-shares, kind="stable")[:number]
-            kept = np.ones(len(shares))
-            kept[worst] = 0
-            change = costs.cllr()[0] - costs.cllr(kept)[0]
-            pair[kind] = Estimate.of(change, costs.cllr(self.times) - costs.cllr(self.times * kept))
-            if kind == "raw":
-                costliest = tuple((str(self.sources[i]), float(shares[i])) for i in worst)
-        return costliest, pair
+            kept = ~np.isin(np.arange(len(shares)), worst)
+            pair[kind] = Estimate.of(costs.mean(self.times) - costs.mean(self.times * kept))
+            costliest += [(str(self.sources[i]), float(shares[i])) for i in worst if kind == "raw"]
+        return tuple(costliest), pair
 
 
-def _both(llr: Floats, bounds: tuple[float, float]) -> tuple[tuple[Kind, Floats], ...]:
-    return ("raw", llr), ("bounded", np.clip(llr, *bounds))
+def _square(llr: NDArray[Any]) -> PairGrid:
+    """The pairs of one trace and one ref of every source."""
+    number = np.arange(len(llr))
+    return PairGrid.of(number, number)
+
+
+def _costs(bounds: tuple[float, float], *llr: Floats) -> dict[Kind, PairSums]:
+    """Of the raw and of the bounded LRs, mean over several matrices."""
+    grid = _square(llr[0])
+    bounded = (np.clip(each, *bounds) for each in llr)
+    return {"raw": PairSums.costs(grid, *llr), "bounded": PairSums.costs(grid, *bounded)}
+
+
+def _rates(same: NDArray[np.bool_], different: NDArray[np.bool_]) -> PairSums:
+    """How many pairs there are for which something holds, of the same-source ones and of the others."""
+    return PairSums.of(_square(same), same.diagonal().astype(np.float64), different.astype(np.float64))
 
 
 def _some(sources: Sources, seed: int, most: int) -> Sources:
@@ -177,33 +232,29 @@ def _some(sources: Sources, seed: int, most: int) -> Sources:
     return sources[np.sort(chosen)]
 
 
-def _groups(table: Table, sources: Sources) -> Sources:
-    """The group of every source."""
+def _times(table: Table, sources: Sources, settings: Settings, stream: int = 0) -> Floats:
+    """The sources resampled, those of one group together."""
     names, first = np.unique(table.source, return_index=True)
-    return table.group[first[np.searchsorted(names, sources)]]
+    groups = table.group[first[np.searchsorted(names, sources)]]
+    return draw_sources(groups, settings.replicates, settings.seed + stream)
 
 
 def _figures(llr: Floats, times: Floats) -> dict[tuple[str, str], Estimate]:
     """The metrics of a square matrix of LLRs, with their intervals."""
-    llrs, costs = square_llrs(llr), Costs.of([llr])
-    drawn = replicates(llr, times, {"cllr_min": cllr_min, "eer": eer, "devpav": devpav})
-    value, drawn_cllr = costs.cllr()[0], costs.cllr(times)
-    low, high = (llr < 0), (llr > 0)
+    grid = _square(llr)
+    cllr = PairSums.costs(grid, llr).mean(times)
+    by_order = replicates(grid, llr, times, {"cllr_min": cllr_min, "eer": eer, "devpav": devpav})
+    by_order["devpav"][0] = devpav(grid.llrs(llr))  # exactly, where replicates are close enough
+    same, different = _rates(llr < 0, llr > 0).means(times)
     return {
-        ("accuracy", "cllr"): Estimate.of(value, drawn_cllr),
-        ("discriminating_power", "cllr_min"): Estimate.of(cllr_min(llrs), drawn["cllr_min"]),
-        ("discriminating_power", "eer"): Estimate.of(eer(llrs), drawn["eer"]),
-        ("calibration", "cllr_cal"): Estimate.of(value - cllr_min(llrs), drawn_cllr - drawn["cllr_min"]),
-        ("calibration", "devpav"): Estimate.of(devpav(llrs), drawn["devpav"]),
-        ("misleading_evidence", "same"): Estimate.of(rates(low)[0][0], rates(low, times)[0]),
-        ("misleading_evidence", "different"): Estimate.of(rates(high)[1][0], rates(high, times)[1]),
+        ("accuracy", "cllr"): Estimate.of(cllr),
+        ("discriminating_power", "cllr_min"): Estimate.of(by_order["cllr_min"]),
+        ("discriminating_power", "eer"): Estimate.of(by_order["eer"]),
+        ("calibration", "cllr_cal"): Estimate.of(cllr - by_order["cllr_min"]),
+        ("calibration", "devpav"): Estimate.of(by_order["devpav"]),
+        ("misleading_evidence", "same"): Estimate.of(same),
+        ("misleading_evidence", "different"): Estimate.of(different),
     }
-
-
-def _mean_costs(system: System, draws: list[Draw], shape: Shape | None) -> tuple[dict[Kind, Costs], list[Floats]]:
-    matrices = [each.llr(system, shape) for each in draws]
-    bounded = [np.clip(llr, *system.bounds) for llr in matrices]
-    return {"raw": Costs.of(matrices), "bounded": Costs.of(bounded)}, matrices
 
 
 def _draws(table: Table, sources: Sources, settings: Settings) -> list[Draw]:
@@ -215,16 +266,12 @@ def missing_replicates(system: System, table: Table, settings: Settings) -> Pair
     sources = _some(table.sources[counts(table) >= 3], settings.seed, MOST_REPEATED)
     if len(sources) < MIN_SOURCES:
         return f"{len(sources)} sources have three measurements or more, and it takes {MIN_SOURCES}"
-    times = draw_sources(_groups(table, sources), settings.replicates, settings.seed)
-    drawn = _draws(table, sources, settings)
-    one, every = (_mean_costs(system, drawn, shape)[0] for shape in ((1, 1), None))
-    return {
-        kind: Estimate.of(one[kind].cllr()[0] - every[kind].cllr()[0], one[kind].cllr(times) - every[kind].cllr(times))
-        for kind in KINDS
-    }
+    times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
+    one, every = (_costs(system.bounds, *(each.llr(system, shape) for each in drawn)) for shape in ((1, 1), None))
+    return {kind: Estimate.of(one[kind].mean(times) - every[kind].mean(times)) for kind in KINDS}
 
 
-def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[Step, ...], int, Figures]:
+def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[LadderStep, ...], int, Figures]:
     """Cllr as measurements are added, of the sources that have the most of them."""
     number = counts(table)
     wanted = max(LADDER_SOURCES, LADDER_SHARE * int((number >= 2).sum()))
@@ -233,55 +280,39 @@ def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[S
         why = f"too few sources have three measurements or more ({int((number >= 3).sum())} of {len(number)})"
         return (), 0, {("coherence", "gain"): why, ("coherence", "largest_rise"): why}
     sources = _some(table.sources[number >= most], settings.seed, MOST_REPEATED)
-    times = draw_sources(_groups(table, sources), settings.replicates, settings.seed)
-    drawn = _draws(table, sources, settings)
-    steps: list[Step] = []
-    values: dict[Kind, list[tuple[float, Floats]]] = {kind: [] for kind in KINDS}
+    times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
+    steps: list[LadderStep] = []
+    cllr: dict[Kind, list[Floats]] = {kind: [] for kind in KINDS}  # of every step, for every row of times
     for shape in ladder(most):
-        costs, matrices = _mean_costs(system, drawn, shape)
-        for kind in KINDS:
-            values[kind].append((float(costs[kind].cllr()[0]), costs[kind].cllr(times)))
-        after_pav = float(np.mean([cllr_min(square_llrs(llr)) for llr in matrices]))
-        raw, bounded = (Estimate.of(*values[kind][-1]) for kind in KINDS)
-        steps.append(Step(shape, raw, bounded, after_pav))
-    gain: Pair = {}
-    rise: Pair = {}
-    for kind, found in values.items():
-        (first, first_drawn), (last, last_drawn) = found[0], found[-1]
-        gain[kind] = Estimate.of(first - last, first_drawn - last_drawn)
-        at = int(np.argmax([b[0] - a[0] for a, b in pairwise(found)]))
-        rise[kind] = Estimate.of(found[at + 1][0] - found[at][0], found[at + 1][1] - found[at][1])
+        matrices = [each.llr(system, shape) for each in drawn]
+        for kind, costs in _costs(system.bounds, *matrices).items():
+            cllr[kind].append(costs.mean(times))
+        after_pav = float(np.mean([cllr_min(_square(llr).llrs(llr)) for llr in matrices]))
+        steps.append(LadderStep(shape, Estimate.of(cllr["raw"][-1]), Estimate.of(cllr["bounded"][-1]), after_pav))
+    gain: Pair = {kind: Estimate.of(each[0] - each[-1]) for kind, each in cllr.items()}
+    rise: Pair = {
+        kind: Estimate.of(max((b - a for a, b in pairwise(each)), key=lambda step: step[0]))
+        for kind, each in cllr.items()
+    }
     return tuple(steps), len(sources), {("coherence", "gain"): gain, ("coherence", "largest_rise"): rise}
 
 
-def generalisation(
-    system: System,
-    table: Table,
-    other: Comparison | None,
-    main: Comparison,
-    trained: dict[str, Any] | None,
-    settings: Settings,
-) -> Figures:
+def generalisation(system: System, table: Table, other: Scores | None, main: Scores, settings: Settings) -> Figures:
     """Cllr here against that in the system's file, which is of raw LRs of 1×1; and on another table against that here."""
     figures: Figures = {}
-    before = (trained or {}).get("cllr")
+    before = system.about.get("validation", {}).get("cllr")
     if isinstance(before, int | float):
-        sources = main.sources
-        llr = main.llr if settings.instances == (1, 1) else draw(table, sources, settings.seed, 0).llr(system, (1, 1))
-        costs = Costs.of([llr])
-        change = Estimate.of(costs.cllr()[0] - before, costs.cllr(main.times) - before)
-        figures["generalisation", "validation"] = {"raw": change}
+        at_one = settings.instances == (1, 1)
+        llr = main.llr if at_one else draw(table, main.sources, settings.seed, 0).llr(system, (1, 1))
+        change = _costs(system.bounds, llr)["raw"].mean(main.times) - before
+        figures["generalisation", "validation"] = {"raw": Estimate.of(change)}
     else:
         figures["generalisation", "validation"] = "the system's file does not hold a validation of its own"
     if other is None:
         why = "no other table was given (--other)"
         return figures | {("generalisation", "other_cllr"): why, ("generalisation", "other_change"): why}
-    cllr: Pair = {}
-    difference: Pair = {}
-    for (kind, here_llr), (_, llr) in zip(_both(main.llr, system.bounds), _both(other.llr, system.bounds), strict=True):
-        here_costs, costs = Costs.of([here_llr]), Costs.of([llr])
-        cllr[kind] = Estimate.of(costs.cllr()[0], costs.cllr(other.times))
-        difference[kind] = Estimate.of(
-            costs.cllr()[0] - here_costs.cllr()[0], costs.cllr(other.times) - here_costs.cllr(main.times)
-        )
-    return figures | {("generalisation", "other_cllr"): cllr, ("generalisation", "other_change"): difference}
+    here, there = main.cllr(), other.cllr()
+    return figures | {
+        ("generalisation", "other_cllr"): {kind: Estimate.of(there[kind]) for kind in KINDS},
+        ("generalisation", "other_change"): {kind: Estimate.of(there[kind] - here[kind]) for kind in KINDS},
+    }

@@ -14,30 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lindley.casework.applicability import ABSURD_SD
-from lindley.casework.criteria import CHARACTERISTICS, Criteria, Criterion
+from lindley.casework.applicability import ABSURD_SD, known_rows, sd_outside
+from lindley.casework.laboratory import FIGURES, Criteria, Criterion, load_criteria
 from lindley.casework.performance import (
     DEFAULTS,
-    Comparison,
-    Estimate,
     Figures,
     Kind,
+    LadderStep,
     Pair,
+    Scores,
     Settings,
-    Step,
+    Sources,
     coherence,
     generalisation,
     missing_replicates,
 )
-from lindley.casework.train import squared_distance
 from lindley.errors import LindleyError
+from lindley.evaluation.bootstrap import Estimate
 from lindley.llrs import Floats
-from lindley.system.system import System, instance_digests
+from lindley.system.system import System, row_digests
+from lindley.system.train import squared_distance
 from lindley.table.table import Table
 
 __all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
@@ -45,7 +46,6 @@ __all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate
 OTHER = 1_000_003
 
 Outcome = Literal["pass", "fail", "not judged", "no criterion"]
-Sources = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -83,21 +83,40 @@ class Overlap:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Validation:
-    """Everything that a validation found."""
+    """Everything that a validation found, and what it was made of."""
 
+    system: System
+    table: Table
+    other: Table | None
     lines: tuple[Line, ...]
-    steps: tuple[Step, ...]  # of coherence; empty where the table has no more than two measurements a source
+    steps: tuple[LadderStep, ...]  # of coherence; empty where the table has no more than two measurements a source
     step_sources: int
     llr: Floats  # (sources, sources) raw log10 LRs of the comparison judged, same-source on the diagonal
     sources: Sources
-    bounds: tuple[float, float]
     overlap: Overlap
     costliest: tuple[tuple[str, float], ...]  # the worst 1 % of the sources, and what each adds to the raw Cllr
     remarks: tuple[str, ...]
     criteria: Criteria | None
+    criteria_file: str | None
     settings: Settings
+
+    def __repr__(self) -> str:
+        cllr = self.line("accuracy", "cllr").estimate
+        found = "" if cllr is None else f"Cllr {cllr.value:.4f} ({cllr.lower:.4f} to {cllr.upper:.4f}), "
+        return f"<Validation of {self.system.name} on {self.table.name}: {len(self.sources)} sources, {found}{self.verdict}>"
+
+    def write(self, folder: str | Path) -> None:
+        """Write the report, validation.html, and its figures, validation.json, into a folder that is there."""
+        from lindley.pages.validation_page import write_validation
+
+        write_validation(self, Path(folder))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """log10 LR: as far as a case of the system is reported."""
+        return self.system.bounds
 
     @property
     def judged(self) -> Kind:
@@ -123,9 +142,8 @@ Progress = Callable[[str, str, float], None]
 def validate(
     system: System,
     table: Table,
-    criteria: Criteria | None = None,
+    criteria: Criteria | str | Path | None = None,
     *,
-    trained: dict[str, Any] | None = None,
     other: Table | None = None,
     settings: Settings = DEFAULTS,
     progress: Progress = lambda doing, detail, done: None,
@@ -135,8 +153,7 @@ def validate(
     Args:
         system: of which the tables have the features, transformed as it wants them.
         table: data that the system has not seen.
-        criteria: of the laboratory; without them nothing passes or fails.
-        trained: what the system's file says of its own validation.
+        criteria: of the laboratory, or the YAML file that holds them; without them nothing passes or fails.
         other: for generalisation, data of another origin.
         settings: numbers of measurements, draws and replicates, and the seed.
         progress: told of what is being done.
@@ -145,45 +162,49 @@ def validate(
         LindleyError: if the system was trained on some of the data, unless ``settings`` allow it; or if they are too few,
             or of another unit.
     """
+    file = None if criteria is None or isinstance(criteria, Criteria) else Path(criteria)
+    limits = load_criteria(file) if file is not None else cast(Criteria | None, criteria)
     overlap, remarks = find_overlap(system, table), []
     for each in (table, *([] if other is None else [other])):
         remarks += _require_new(system, each, settings.allow_overlap) + _require_unit(system, each)
-    if other is not None and (shared := len(set(instance_digests(other)) & set(instance_digests(table)))):
+    if other is not None and (shared := len(set(row_digests(other.values)) & set(row_digests(table.values)))):
         remarks.append(f"{other.name}: {shared} measurements are in {table.name} too, so that it is not another table")
     progress("validating", "LRs", 0.0)
-    main = Comparison.of(system, table, settings)
-    there = None if other is None else Comparison.of(system, other, settings, stream=OTHER)
+    main = Scores.of(system, table, settings)
+    there = None if other is None else Scores.of(system, other, settings, stream=OTHER)
     remarks += [*main.remarks, *([] if there is None else there.remarks)]
     progress("validating", "bootstrap", 0.1)
-    figures: Figures = main.figures(system.bounds)
-    costliest, figures["robustness", "outliers"] = main.outliers(system.bounds)
+    figures: Figures = main.figures()
+    costliest, figures["robustness", "outliers"] = main.outliers()
     progress("validating", "missing replicates", 0.5)
     figures["robustness", "missing_replicates"] = missing_replicates(system, table, settings)
     progress("validating", "coherence", 0.6)
     steps, n_steps, found = coherence(system, table, settings)
     figures |= found
     progress("validating", "generalisation", 0.9)
-    figures |= generalisation(system, table, there, main, trained, settings)
+    figures |= generalisation(system, table, there, main, settings)
     progress("done", "", 1.0)
     return Validation(
-        lines=tuple(_line(*key, figures[key], criteria or Criteria()) for key in _order()),
+        system=system,
+        table=table,
+        other=other,
+        lines=tuple(_line(*key, figures[key], limits or Criteria()) for key in FIGURES),
         steps=steps,
         step_sources=n_steps,
         llr=main.llr,
         sources=main.sources,
-        bounds=system.bounds,
         overlap=overlap,
         costliest=costliest,
         remarks=tuple(remarks),
-        criteria=criteria,
+        criteria=limits,
+        criteria_file=None if file is None else file.name,
         settings=settings,
     )
 
 
 def find_overlap(system: System, table: Table) -> Overlap:
-    """Which rows have the values of a training instance; labels may coincide, and say nothing."""
-    seen = set(system.digests)
-    known = np.array([digest in seen for digest in instance_digests(table)])
+    """How much of a table the system was trained on."""
+    known = known_rows(system, table)
     return Overlap(int(known.sum()), len(np.unique(table.source[known])), len(known), len(table.sources))
 
 
@@ -202,8 +223,7 @@ def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
 def _require_unit(system: System, table: Table) -> list[str]:
     """Refuse a table that lies far outside the population: it is in another unit, or of another material."""
     values, population = system.scaling(table.values), system.population
-    outside = np.maximum(np.maximum(population.lowest - values, values - population.highest), 0)
-    absurd = outside > ABSURD_SD
+    absurd = sd_outside(system, values) > ABSURD_SD
     if absurd.any(axis=1).mean() > 0.5:
         feature = system.features[int(absurd.mean(axis=0).argmax())]
         raise LindleyError(
@@ -227,11 +247,6 @@ def _require_unit(system: System, table: Table) -> list[str]:
             f"{len(population.means)} training sources"
         )
     return remarks
-
-
-def _order() -> list[tuple[str, str]]:
-    """The figures in the order of the criteria file."""
-    return [(name, metric) for name in CHARACTERISTICS for metric in type(getattr(Criteria(), name)).model_fields]
 
 
 def _line(characteristic: str, metric: str, found: Pair | str, criteria: Criteria) -> Line:

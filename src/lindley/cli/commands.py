@@ -5,34 +5,21 @@ from __future__ import annotations
 import io
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import typer.core
 from rich.markup import escape
 
-from lindley.cli import cases, evaluate
+from lindley.cli.casework import case, evaluate, train
 from lindley.cli.console import plain_warnings, print_table, show_progress, stderr, warn
-from lindley.cli.options import (
-    AllowDuplicates,
-    GroupColumn,
-    IgnoreColumns,
-    IncludeColumns,
-    InstanceColumn,
-    ReferenceColumn,
-    Sheet,
-    SourceColumn,
-    TransformOption,
-    data_options,
-    names,
-)
+from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, names, reads_table
 from lindley.errors import LindleyError
+from lindley.settings import speaking
 from lindley.version import __version__
 
 if TYPE_CHECKING:
-    from lindley.experiment.results import Results
     from lindley.experiment.runner import Executor
 
 __all__ = ["app", "main"]
@@ -43,11 +30,12 @@ class _Interrupted(Exception):
 
 
 class _Commands(typer.core.TyperGroup):
-    """Tell of Ctrl-C: typer would end the command without a word."""
+    """Name settings by their options, and tell of Ctrl-C: typer would end the command without a word."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with speaking("shell"):
+                return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise _Interrupted("Interrupted.") from error
 
@@ -62,14 +50,6 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Named data sets: list them, or write one to a CSV file.")
 app.add_typer(data_app, name="data")
 
-
-class Device(StrEnum):
-    """Where neural models are trained."""
-
-    cpu = "cpu"
-    cuda = "cuda"
-
-
 MACHINES = "Many processes or machines (needs the extra 'cluster')"
 
 
@@ -77,14 +57,14 @@ def main() -> None:
     """Run the command; what a user can mend is told in plain words, with exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
-            stream.reconfigure(
-                encoding="utf-8"
-            )  # Windows would write another into a pipe, which knows few of our letters
+            # Windows would write another into a pipe, which knows few of our letters
+            stream.reconfigure(encoding="utf-8")
     try:
         with plain_warnings():
             app()
     except LindleyError as error:
-        stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        with speaking("shell"):
+            stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(2)
     except (_Interrupted, KeyboardInterrupt) as error:
         stderr().print(str(error) or "Interrupted.", soft_wrap=True)
@@ -107,17 +87,10 @@ def _root(
 
 
 @app.command()
+@reads_table()
 def check(
     table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
-    source_column: SourceColumn = None,
-    group_column: GroupColumn = None,
-    instance_column: InstanceColumn = None,
-    include_columns: IncludeColumns = None,
-    ignore_columns: IgnoreColumns = None,
-    transform: TransformOption = None,
-    reference_column: ReferenceColumn = None,
-    sheet: Sheet = None,
-    allow_duplicates: AllowDuplicates = False,
+    reading: dict[str, Any],
     strict: Annotated[bool, typer.Option("--strict", help="End with status 1 if there are warnings.")] = False,
 ) -> None:
     """Check a table: everything that is wrong or odd with it, and a summary.
@@ -125,28 +98,20 @@ def check(
     Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
     """
     from lindley.experiment.config import DataConfig
+    from lindley.table.check import render_summary
     from lindley.table.findings import exit_status, render_findings
-    from lindley.table.summary import render_summary
 
-    config = DataConfig(
-        data=table,
-        **data_options(
-            source_column, group_column, instance_column, include_columns, ignore_columns,
-            transform, reference_column, sheet, allow_duplicates,
-        ),
-    )  # fmt: skip
-    examination = config.examine()
+    examination = DataConfig(data=table, **reading).examine()
     if examination.summary is not None:
         typer.echo(render_summary(examination.summary))
-    if examination.findings:
-        typer.echo(render_findings(examination.findings))
-    else:
-        typer.echo("No problems found.")
+    typer.echo(render_findings(examination.findings) if examination.findings else "No problems found.")
     raise typer.Exit(exit_status(examination.findings, strict))
 
 
 @app.command()
+@reads_table()
 def run(
+    reading: dict[str, Any],
     experiment: Annotated[
         str, typer.Argument(help="A built-in experiment (demo, paper) or a YAML file; options replace its values.")
     ] = "demo",
@@ -156,16 +121,17 @@ def run(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models, comma-separated: robust, tlm, tlm-kde, tlm-bayes, ht-plda, nplda, or the neural "
-            "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind; each with +logistic, +kde, +pav, "
-            "+elub, +iv appended in order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one "
-            "cross-fits it. Example: tlm+logistic+elub"
+            help=f"Models, comma-separated: {MODELS}, nplda, or the neural {NEURAL}; each with {CALIBRATIONS} appended in "
+            "order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one cross-fits it. Example: "
+            "tlm+logistic+elub"
         ),
     ] = None,
     splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the neural models. Default: 2000.")] = None,
-    device: Annotated[Device | None, typer.Option(help="Where the neural models are trained. Default: cpu.")] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None, typer.Option(help="Where the neural models are trained. Default: cpu.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -187,44 +153,27 @@ def run(
     report: Annotated[
         bool | None, typer.Option("--report/--no-report", help="Write report.html and figures. Default: yes.")
     ] = None,
-    source_column: SourceColumn = None,
-    group_column: GroupColumn = None,
-    instance_column: InstanceColumn = None,
-    include_columns: IncludeColumns = None,
-    ignore_columns: IgnoreColumns = None,
-    transform: TransformOption = None,
-    reference_column: ReferenceColumn = None,
-    sheet: Sheet = None,
-    allow_duplicates: AllowDuplicates = False,
 ) -> None:
     """Run an experiment: split the sources again and again, fit, calibrate, evaluate, and compare the models.
 
     Finished parts are kept in the folder of results. A run that was broken off, by whatever, goes on where it was when the
     same command is given again, and ends with the same results.
     """
-    from lindley.experiment.load import load_experiment
+    from lindley.experiment.config import load_experiment
 
-    reading = data_options(
-        source_column, group_column, instance_column, include_columns, ignore_columns,
-        transform, reference_column, sheet, allow_duplicates,
-    )  # fmt: skip
-    overrides: dict[str, dict[str, Any]] = {
-        "data": {**({"data": data} if data is not None else {}), **reading},
-        "protocol": {k: v for k, v in (("splits", splits), ("seed", seed)) if v is not None},
-        "training": {
-            **({"epochs": epochs} if epochs is not None else {}),
-            **({"device": device.value} if device is not None else {}),
-        },
-        "output": {
-            **({"folder": str(out)} if out is not None else {}),
-            **({"report": report} if report is not None else {}),
-        },
-        "experiment": {"models": names(models, "--models")} if models is not None else {},
+    options: dict[str, dict[str, Any]] = {
+        "data": {"data": data, **reading},
+        "protocol": {"splits": splits, "seed": seed},
+        "training": {"epochs": epochs, "device": device},
+        "output": {"folder": None if out is None else str(out), "report": report},
+        "experiment": {"models": None if models is None else names(models, "--models")},
+    }
+    overrides = {
+        section: {name: value for name, value in given.items() if value is not None}
+        for section, given in options.items()
     }
     config = load_experiment(experiment, overrides)
-    table = config.data.load()
-    for finding in table.findings:
-        warn(str(finding), finding.level)
+    table = load_table(config.data)
 
     from lindley.experiment.folder import default_folder, writable_folder
 
@@ -242,11 +191,20 @@ def run(
         except KeyboardInterrupt as error:
             message = "Interrupted. What is finished is kept: the same command goes on where it was."
             raise _Interrupted(message) from error
-        _print_results(results)
+        print_table(
+            f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
+            f"{config.protocol.splits} splits, seed {config.protocol.seed}",
+            ("model", "test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"),
+            results.rows(),
+            "Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
+            "calibration would leave.",
+        )
         path = results.write(folder, lambda message: warn(message, "note"))
     typer.echo(f"\nResults: {path}")
     if config.output.report:
-        typer.echo(f"Report:  {_write_report(folder)}")
+        from lindley.pages.run_page import write_run_report
+
+        typer.echo(f"Report:  {write_run_report(folder)}")
     if named is None and folder.name != f"{config.name}-{table.name}":
         first = folder.with_name(f"{config.name}-{table.name}")
         typer.echo(f"({first} holds results of other data or of another experiment, and was left as it is.)")
@@ -257,20 +215,21 @@ def report_command(
     folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
-    typer.echo(f"Report: {_write_report(folder)}")
+    from lindley.pages.run_page import write_run_report
+
+    typer.echo(f"Report: {write_run_report(folder)}")
 
 
 @app.command()
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders that 'lindley run' wrote.", metavar="DIR…")],
     to: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Compare everything with this model of the first folder."),
+        str | None, typer.Option(metavar="MODEL", help="Compare everything with this model of the first folder.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Set experiments side by side, with paired differences per split."""
-    from lindley.experiment.compare import compare as compare_runs
+    from lindley.experiment.results import compare as compare_runs
     from lindley.experiment.saved import SavedRun
 
     comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
@@ -288,8 +247,9 @@ def compare(
         warn(remark)
 
 
-cases.add_commands(app)
-evaluate.add_commands(app)
+app.command()(train)
+app.command()(case)
+app.command()(evaluate)
 
 
 @app.command()
@@ -298,7 +258,7 @@ def schema(
 ) -> None:
     """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
     from lindley.experiment.config import json_schema
-    from lindley.table.export import write_new
+    from lindley.table.table import write_new
 
     text = json.dumps(json_schema(), indent=1)
     if out is None:
@@ -324,7 +284,7 @@ def data_export(
 ) -> None:
     """Write a named data set to a CSV file."""
     from lindley.table.datasets import load_dataset
-    from lindley.table.export import export_csv
+    from lindley.table.table import export_csv
 
     table = load_dataset(name)
     path = out if out is not None else Path(f"{name}.csv")
@@ -334,32 +294,8 @@ def data_export(
 
 def _executor(workers: int | None, cluster: str | None) -> Executor:
     """Where the work is done."""
+    from lindley.experiment.runner import on_cluster, serially
+
     if workers is not None and cluster is not None:
         raise LindleyError("Give --workers for this machine or --cluster for others, and not both.")
-    if workers is None and cluster is None:
-        from lindley.experiment.runner import serially
-
-        return serially
-    from lindley.experiment.cluster import on_cluster
-
-    return on_cluster(cluster, workers)
-
-
-def _write_report(folder: Path) -> Path:
-    from lindley.experiment.saved import SavedRun
-    from lindley.pages.build import build_report
-    from lindley.pages.run_page import write_report
-
-    return write_report(build_report(SavedRun.open(folder)), folder)
-
-
-def _print_results(results: Results) -> None:
-    protocol, table = results.experiment.protocol, results.table
-    print_table(
-        f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
-        f"{protocol.splits} splits, seed {protocol.seed}",
-        ("model", "test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"),
-        results.rows(),
-        "Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
-        "calibration would leave.",
-    )
+    return serially if workers is None and cluster is None else on_cluster(cluster, workers)

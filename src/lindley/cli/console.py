@@ -63,8 +63,7 @@ def show_progress() -> Iterator[Progress]:
 
         yield Progress(line, lambda message: warn(message, "note", console))
         return
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
@@ -89,14 +88,11 @@ def print_table(
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=max(WIDTH_IN_A_PIPE, 4 + sum(_widths(columns, rows)) + 3 * len(columns)))
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        console = Console(width=max(WIDTH_IN_A_PIPE, 4 + sum(widths) + 3 * len(columns)))
     shown = RichTable(title=title, caption=caption)
     for number, column in enumerate(columns):
         shown.add_column(column, justify="left" if number < names else "right", no_wrap=True)
     for row in rows:
         shown.add_row(*map(escape, row))
     console.print(shown)
-
-
-def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(text) for text in column) for column in zip(columns, *rows, strict=True)]

@@ -3,76 +3,72 @@
 from __future__ import annotations
 
 import csv
-from enum import StrEnum
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lindley.cli.console import warn
 from lindley.errors import LindleyError
 
-__all__ = [
-    "AllowDuplicates",
-    "GroupColumn",
-    "IgnoreColumns",
-    "IncludeColumns",
-    "InstanceColumn",
-    "ReferenceColumn",
-    "Sheet",
-    "SourceColumn",
-    "TransformKind",
-    "TransformOption",
-    "data_options",
-    "names",
-]
+if TYPE_CHECKING:
+    from lindley.experiment.config import DataConfig
+    from lindley.table.table import Table
 
+__all__ = ["CALIBRATIONS", "MODELS", "NEURAL", "load_table", "names", "reads_table"]
 
-class TransformKind(StrEnum):
-    """How measurements are transformed before anything else."""
+# what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
+MODELS = "robust, tlm, tlm-kde, tlm-bayes, ht-plda"
+NEURAL = "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind"
+CALIBRATIONS = "+logistic, +kde, +pav, +elub, +iv"
 
-    none = "none"
-    log10 = "log10"
-    ln = "ln"
-
-
-TABLE = "Reading a table"
-SourceColumn = Annotated[
-    str | None,
-    typer.Option(help="The column that names the source. Default: the column called 'source'.", rich_help_panel=TABLE),
-]
-GroupColumn = Annotated[
-    str | None,
-    typer.Option(help="Sources of one group are never split apart (two windows of a vehicle).", rich_help_panel=TABLE),
-]
-InstanceColumn = Annotated[
-    str | None,
-    typer.Option(help="The column that numbers the measurements of a source.", rich_help_panel=TABLE),
-]
-IncludeColumns = Annotated[
-    str | None,
-    typer.Option(help="Use these columns as features, and no others: A,B,… or '\"Na, %\",B'.", rich_help_panel=TABLE),
-]
-IgnoreColumns = Annotated[
-    str | None,
-    typer.Option(help="Leave these columns out: A,B,… or '\"Na, %\",B'.", rich_help_panel=TABLE),
-]
-TransformOption = Annotated[
-    TransformKind | None, typer.Option(help="Take the logarithm of every feature.", rich_help_panel=TABLE)
-]
-ReferenceColumn = Annotated[
-    str | None,
-    typer.Option(help="Divide every feature by this column before the logarithm (Si28).", rich_help_panel=TABLE),
-]
-Sheet = Annotated[
-    str | None, typer.Option(help="The sheet of an .xlsx file. Default: the first.", rich_help_panel=TABLE)
-]
-AllowDuplicates = Annotated[
-    bool,
-    typer.Option(
-        "--allow-duplicates",
-        help="Accept identical rows of one source, with a warning.",
-        rich_help_panel=TABLE,
+READING: dict[str, tuple[Any, str]] = {
+    "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),
+    "group_column": (str | None, "Sources of one group are never split apart (two windows of a vehicle)."),
+    "instance_column": (str | None, "The column that numbers the measurements of a source."),
+    "include_columns": (str | None, "Use these columns as features, and no others: A,B,… or '\"Na, %\",B'."),
+    "ignore_columns": (str | None, "Leave these columns out: A,B,… or '\"Na, %\",B'."),
+    "transform": (Literal["none", "log10", "ln"] | None, "Take the logarithm of every feature."),
+    "reference_column": (str | None, "Divide every feature by this column before the logarithm (Si28)."),
+    "units": (
+        str | None,
+        "Units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'. A header such as 'K39 (ppm)' tells it too. Cases in other "
+        "units are refused.",
     ),
-]
+    "sheet": (str | None, "The sheet of an .xlsx file. Default: the first."),
+    "allow_duplicates": (bool, "Accept identical rows of one source, with a warning."),
+}
+"""How a table is read: what each option takes, and its help, by the names of `DataConfig`."""
+
+
+def reads_table(*some: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that say how its table is read, all or ``some`` of them.
+
+    The command takes what was given of them as one argument, ``reading``, by the names of `DataConfig`.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "reading"]
+        added = [_parameter(name, *READING[name]) for name in some or READING]
+
+        @wraps(command)
+        def with_options(**given: Any) -> None:
+            command(reading=data_options({each.name: given.pop(each.name) for each in added}), **given)
+
+        with_options.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
+        with_options.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        return with_options
+
+    return decorate
+
+
+def _parameter(name: str, kind: Any, text: str) -> Parameter:
+    # a flag has no opposite: --allow-duplicates, and no --no-allow-duplicates
+    declared = (f"--{name.replace('_', '-')}",) if kind is bool else ()
+    annotation = Annotated[kind, typer.Option(*declared, help=text, rich_help_panel="Reading a table")]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=False if kind is bool else None, annotation=annotation)
 
 
 def names(text: str, option: str) -> tuple[str, ...]:
@@ -87,32 +83,22 @@ def names(text: str, option: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in fields if name.strip())
 
 
-def data_options(
-    source_column: str | None,
-    group_column: str | None,
-    instance_column: str | None,
-    include_columns: str | None,
-    ignore_columns: str | None,
-    transform: TransformKind | None,
-    reference_column: str | None,
-    sheet: str | None,
-    allow_duplicates: bool,
-) -> dict[str, Any]:
-    """The options that were given, by the names of `DataConfig`."""
-    include = names(include_columns, "--include-columns") if include_columns is not None else None
-    if include == ():
+def data_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, their lists of names read."""
+    options = {name: value for name, value in given.items() if value not in (None, False)}
+    for name in ("include_columns", "ignore_columns"):
+        if name in options:
+            options[name] = names(options[name], f"--{name.replace('_', '-')}")
+    if options.get("include_columns") == ():
         raise LindleyError(
             "--include-columns names no column: name one at least, or leave the option out to use all columns."
         )
-    options = {
-        "source_column": source_column,
-        "group_column": group_column,
-        "instance_column": instance_column,
-        "include_columns": include,
-        "ignore_columns": names(ignore_columns, "--ignore-columns") if ignore_columns is not None else None,
-        "transform": transform.value if transform is not None else None,
-        "reference_column": reference_column,
-        "sheet": sheet,
-        "allow_duplicates": allow_duplicates or None,
-    }
-    return {name: value for name, value in options.items() if value is not None}
+    return options
+
+
+def load_table(data: DataConfig, **further: Any) -> Table:
+    """The table, after a warning of everything that is odd with it; ``further`` settings are those of `read_table`."""
+    table = data.load(**further)
+    for finding in table.findings:
+        warn(str(finding), finding.level)
+    return table

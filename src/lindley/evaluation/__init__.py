@@ -1,8 +1,8 @@
 """Evaluation: metrics, the data of plots, confidence intervals, and more pairs than memory holds."""
 
 from lindley.evaluation.axes import AxisAnalysis, analyse_axes
-from lindley.evaluation.bootstrap import Interval, bootstrap
-from lindley.evaluation.curves import ece, histogram, pav_curve, tippett
+from lindley.evaluation.bootstrap import Estimate, bootstrap
+from lindley.evaluation.curves import det, ece, histogram, pav_curve, tippett
 from lindley.evaluation.metrics import (
     cllr,
     cllr_cal,
@@ -15,11 +15,11 @@ from lindley.evaluation.metrics import (
     misleading_same,
     summary,
 )
-from lindley.evaluation.streaming import compress
+from lindley.evaluation.pair_grid import compress
 
 __all__ = [
     "AxisAnalysis",
-    "Interval",
+    "Estimate",
     "analyse_axes",
     "bootstrap",
     "cllr",
@@ -28,6 +28,7 @@ __all__ = [
     "cllr_min",
     "cllr_same",
     "compress",
+    "det",
     "devpav",
     "ece",
     "eer",

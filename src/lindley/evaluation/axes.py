@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.llrs import LN10, Floats, LLRs
-from lindley.table.choose_pairs import choose_pairs
+from lindley.table.splits import choose_pairs
 
 if TYPE_CHECKING:
     from lindley.models.two_level import PairModel
@@ -172,13 +172,15 @@ def analyse_axes(
     """
     import torch
 
+    from lindley.models.two_level import take_runs
+
     runs = model.centre.shape[0]
     if run is None and runs != 1:
         raise ValueError(f"the model has {runs} runs: say which one to analyse")
     at = 0 if run is None else run
     if not 0 <= at < runs:
         raise ValueError(f"there is no run {at} in a model of {runs} runs")
-    one = model.map(lambda t: t[at : at + 1].double())
+    one = take_runs(model, [at]).map(lambda t: t.double())
     trace, ref = part.trace, part.ref
     i_same, j_same, i_different, j_different = choose_pairs(trace, ref, most_different, seed)
     with torch.inference_mode():
@@ -197,7 +199,7 @@ def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> 
     """log10 LRs (pairs, axis) of the traces i and the refs j."""
     import torch
 
-    from lindley.models.axis_laws import Scatter
+    from lindley.models.between import Scatter
     from lindley.models.two_level import item_squares
 
     squares = tuple(item_squares(model, side) for side in (trace, ref)) if model.uses_scatter else None

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lindley.calibration.pav import pav
-from lindley.evaluation.metrics import log2_cost, mean
-from lindley.llrs import LN10, Floats, LLRs
+from lindley.calibration.counted import pav
+from lindley.evaluation.metrics import eer, error_rates, log2_cost, mean
+from lindley.llrs import Floats, LLRs, weight_above
 
-__all__ = ["Ece", "Histogram", "PavCurve", "Tippett", "ece", "histogram", "pav_curve", "tippett"]
+__all__ = [
+    "Det",
+    "Ece",
+    "Histogram",
+    "PavCurve",
+    "Tippett",
+    "det",
+    "ece",
+    "histogram",
+    "histogram_limits",
+    "pav_curve",
+    "tippett",
+]
+
+CORE = (0.02, 0.98)
+"""The share of the same-source LLRs that a histogram is laid out for."""
+REACH = 2.0
+"""How far a histogram goes beyond that core, in widths of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +56,7 @@ class Ece:
     neutral: Floats  # (n_prior,) with LR = 1 for every pair: the entropy of the prior
 
 
-def ece(llrs: LLRs, prior_log10_odds: Floats | None = None) -> Ece:
+def ece(llrs: LLRs, prior_log10_odds: ArrayLike | None = None) -> Ece:
     """Empirical cross-entropy, Ramos and Gonzalez-Rodriguez (2013), Forensic Science International 230,
     156–169.
 
@@ -49,9 +66,8 @@ def ece(llrs: LLRs, prior_log10_odds: Floats | None = None) -> Ece:
 
     ``prior_log10_odds``: −3 to 3 in steps of 0.05 unless given.
     """
-    prior = np.linspace(-3.0, 3.0, 121) if prior_log10_odds is None else np.asarray(prior_log10_odds)
-    prior = prior.astype(np.float64)
-    p_same, p_different = np.exp(-LN10 * _softplus10(-prior)), np.exp(-LN10 * _softplus10(prior))
+    prior = np.linspace(-3.0, 3.0, 121) if prior_log10_odds is None else np.asarray(prior_log10_odds, dtype=np.float64)
+    p_same, p_different = np.exp2(-log2_cost(-prior)), np.exp2(-log2_cost(prior))
     system = [
         p1 * mean(log2_cost(-llrs.same - o), llrs.same_weight)
         + p2 * mean(log2_cost(llrs.different + o), llrs.different_weight)
@@ -79,15 +95,21 @@ class Tippett:
 
 
 def tippett(llrs: LLRs, llr: Floats | None = None) -> Tippett:
-    """Shares P(LLR ≥ x) under each hypothesis; ``llr``: the increasing x (default: 1001 over all LLRs)."""
+    """Shares P(LLR ≥ x) under each hypothesis.
+
+    ``llr``: the increasing x. By default 300 where a histogram shows LLRs, see `histogram_limits`, and 50 to either side
+    out to the furthest LLR, so that both curves run from 1 to 0.
+    """
     if llr is None:
-        lowest = min(llrs.same.min(), llrs.different.min())
-        highest = max(llrs.same.max(), llrs.different.max())
-        margin = 0.02 * (highest - lowest) or 1.0
-        llr = np.linspace(lowest - margin, highest + margin, 1001)
+        low, high = histogram_limits(llrs)
+        margin = 0.02 * (high - low)
+        lowest, highest = llrs.range
+        sides = np.linspace(min(lowest, low) - margin, low, 50), np.linspace(high, max(highest, high) + margin, 50)
+        llr = np.unique(np.concatenate([*sides, np.linspace(low, high, 300)]))
     at = np.asarray(llr, dtype=np.float64)
-    weight_same, weight_different = llrs.weights
-    return Tippett(at, _share_from(at, llrs.same, weight_same), _share_from(at, llrs.different, weight_different))
+    both = zip((llrs.same, llrs.different), llrs.weights, strict=True)
+    same, different = (np.minimum(weight_above(values, weight, at) / weight.sum(), 1.0) for values, weight in both)
+    return Tippett(at, same, different)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +127,7 @@ def histogram(llrs: LLRs, bins: int = 60, limits: tuple[float, float] | None = N
     LLRs beyond ``limits`` count in the outermost bin, so that nothing disappears from sight.
     """
     if limits is None:
-        lowest = float(min(llrs.same.min(), llrs.different.min()))
-        highest = float(max(llrs.same.max(), llrs.different.max()))
+        lowest, highest = llrs.range
         limits = (lowest, highest) if highest > lowest else (lowest - 0.5, highest + 0.5)
     edges = np.linspace(*limits, bins + 1)
     weight_same, weight_different = llrs.weights
@@ -115,14 +136,34 @@ def histogram(llrs: LLRs, bins: int = 60, limits: tuple[float, float] | None = N
     return Histogram(edges, same / same.sum(), different / different.sum())
 
 
-def _softplus10(x: Floats) -> Floats:
-    """log10(1 + 10ˣ)."""
-    return log2_cost(x) * (math.log(2.0) / LN10)
+def histogram_limits(llrs: LLRs) -> tuple[float, float]:
+    """Limits within which the LLRs of both hypotheses are told apart by eye; what is beyond goes into the outermost bins.
+
+    Laid out for the central same-source LLRs, with `REACH` times their width (at least that many units of log10) to both
+    sides where there are LLRs: most different-source LLRs of a good system are far below all that matters, and a handful of
+    extreme LLRs would squash the rest. LLR = 0 is always there, and the whole is at least one unit wide, so that an axis
+    that says nothing is seen as a spike.
+    """
+    (low, high), (lowest, highest) = np.quantile(llrs.same, CORE), llrs.range
+    reach = REACH * max(high - low, 1.0)
+    low, high = min(max(low - reach, lowest), 0.0), max(min(high + reach, highest), 0.0)
+    widen = max(1.0 - (high - low), 0.0) / 2
+    return float(low - widen), float(high + widen)
 
 
-def _share_from(at: Floats, values: Floats, weight: Floats) -> Floats:
-    """Share of the weight at or above each of the increasing points."""
-    reached = np.searchsorted(at, values, side="right")
-    by_reached = np.bincount(reached, weight, minlength=at.size + 1)
-    share = np.cumsum(by_reached[::-1])[::-1][1:] / weight.sum()
-    return np.asarray(np.minimum(share, 1.0), dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class Det:
+    """Detection error trade-off: the two errors of deciding "same source" where LLR ≥ t, over all thresholds t."""
+
+    false_positive: Floats  # (n_point,) P(LLR ≥ t | different), from 1 to 0
+    false_negative: Floats  # (n_point,) P(LLR < t | same), from 0 to 1
+    eer: float  # where the two are equal
+
+
+def det(llrs: LLRs) -> Det:
+    """Both errors at the thresholds between the LLRs, Martin et al. (1997), Proc. Eurospeech, 1895–1898.
+
+    Normally distributed LLRs give a straight line where either error is drawn as its normal deviate.
+    """
+    false_negative, false_positive = error_rates(llrs)
+    return Det(false_positive, false_negative, eer(llrs))

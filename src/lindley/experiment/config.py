@@ -1,9 +1,13 @@
-"""An experiment: the data, the protocol, the models and the output. `lindley.experiment.load` reads it from a file."""
+"""An experiment: the data, the protocol, the models and the output; read from a built-in name or a YAML file."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -12,6 +16,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
     model_serializer,
@@ -20,24 +25,26 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
-from lindley.system.names import INTEGRATIONS, NEURAL, NPLDA, ROBUST, ModelName
-from lindley.table.columns import Columns
-from lindley.table.datasets import dataset_names, load_dataset
+from lindley.experiment.documents import Document, Place
+from lindley.system.kinds import KINDS
+from lindley.system.names import ModelName
+from lindley.table.columns import Purpose
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
-from lindley.table.summary import summarise
 from lindley.table.table import Table
-from lindley.table.transform import Transform
 
 __all__ = [
+    "BUILT_IN",
     "DataConfig",
     "Experiment",
     "ModelConfig",
-    "OptionsConfig",
     "OutputConfig",
     "TrainingConfig",
     "json_schema",
+    "load_experiment",
 ]
+
+BUILT_IN = ("demo", "paper")
 
 
 class _Section(BaseModel):
@@ -87,48 +94,26 @@ class DataConfig(_ShortForm):
     )
     sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first")
     allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
+    units: str | None = Field(
+        default=None,
+        description="units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'; a header 'K39 [ppm]' tells it too",
+    )
 
-    def load(self, *, to_split: bool = True) -> Table:
-        """Read the table; every problem with it is a `LindleyError`. One that is not ``to_split`` may hold few sources."""
-        if self._named():
-            return load_dataset(self.data)
-        return read_table(
-            self.data,
-            *self._reading(),
-            sheet=self.sheet,
-            allow_duplicates=self.allow_duplicates,
-            to_split=to_split,
-        )
+    def load(self, purpose: Purpose = "split", **further: Any) -> Table:
+        """Read the table with `read_table`, which takes ``further`` settings; every problem with it is a `LindleyError`."""
+        return read_table(self.data, **{**self._settings(), "purpose": purpose, **further})
 
     def examine(self) -> Examination:
         """Read the table and report what is wrong or odd with it, instead of raising."""
-        if self._named():
-            table = load_dataset(self.data)
-            return Examination(table, table.findings, summarise(table))
-        return examine_table(self.data, *self._reading(), sheet=self.sheet, allow_duplicates=self.allow_duplicates)
+        return examine_table(self.data, **self._settings())
 
-    def _named(self) -> bool:
-        """Whether this is a named data set, which knows its columns."""
-        if self.data not in dataset_names():
-            return False
-        options = [name for name in type(self).model_fields if name != "data" and name in self.model_fields_set]
-        if options := [name for name in options if getattr(self, name) != type(self).model_fields[name].default]:
-            raise LindleyError(
-                f"{self.data} is a named data set, and knows its columns: leave out "
-                f"{', '.join('--' + name.replace('_', '-') for name in options)}, or write the set to a file with "
-                f"'lindley data export {self.data}' and read that."
-            )
-        return True
-
-    def _reading(self) -> tuple[Columns, Transform]:
-        columns = Columns(
-            self.source_column,
-            self.group_column,
-            self.instance_column,
-            self.include_columns,
-            self.ignore_columns,
-        )
-        return columns, Transform(self.transform, self.reference_column)
+    def _settings(self) -> dict[str, Any]:
+        """By the names that `read_table` has for them."""
+        return {
+            name.removesuffix("_columns").removesuffix("_column"): getattr(self, name)
+            for name in type(self).model_fields
+            if name != "data"
+        }
 
 
 class TrainingConfig(_Section):
@@ -144,39 +129,6 @@ class TrainingConfig(_Section):
         description="splits that are worked on together, at most: more are faster, fewer lose less when a run is broken off",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
-
-
-class OptionsConfig(_Section):
-    """What one model does otherwise than the experiment's training and the paper's architecture."""
-
-    epochs: int | None = Field(default=None, ge=1, description="in place of the training's")
-    batch: int | None = Field(default=None, ge=1, description="in place of the training's")
-    learning_rate: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="in place of the training's"
-    )
-    weight_decay: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="in place of the training's"
-    )
-    components: int | None = Field(
-        default=None, ge=1, description="of the Gaussian mixture between sources, per axis; default 1"
-    )
-    orthonormal: Literal["qr", "qr-signed", "exponential", "cayley", "householder"] | None = Field(
-        default=None,
-        description="how an orthonormal matrix is made of free parameters; default exponential, the paper's is qr",
-    )
-    start: Literal["random", "maximum-likelihood"] | None = Field(
-        default=None, description="where training begins; default random"
-    )
-    samples: int | None = Field(
-        default=None,
-        ge=1,
-        description="of the variance when it is integrated out as varying; default quadrature, the paper's 2000",
-    )
-    pretrain: str | None = Field(
-        default=None,
-        description="another table, a named data set or a file, to learn from first: a neural model starts with what it "
-        "learnt there (the table needs all features of the data), robust takes its scalars as the centre of their prior",
-    )
 
 
 class ModelConfig(_ShortForm):
@@ -196,38 +148,26 @@ class ModelConfig(_ShortForm):
     calibration: tuple[Literal["logistic", "kde", "pav", "elub", "iv"], ...] = Field(
         default=(), description="calibrations in their order; the same as +logistic, +elub … behind the name"
     )
-    options: OptionsConfig = Field(
-        default_factory=OptionsConfig,
-        description="of a neural model; robust knows pretrain, and nplda epochs",
-    )
+    options: dict[str, Any] = Field(default_factory=dict, description="what is different about this model")
 
     @property
     def name(self) -> ModelName:
         """The model in full."""
-        name = ModelName.parse(self.model)
-        base = name.base
-        given = {key: value for key, value in self.options.model_dump().items() if value is not None}
-        neural = name.root.base in NEURAL
-        if self.integration is not None:
-            if name.integration or not neural:
-                raise LindleyError(
-                    f"model '{self.model}': integration: {self.integration} is for a neural model without one "
-                    f"({' or '.join('-' + law for law in INTEGRATIONS)}) in its name"
-                )
-            base = f"{base}-{self.integration}"
-        known = given if neural else {ROBUST: ("pretrain",), NPLDA: ("epochs",)}.get(name.root.base, ())
-        if unknown := [option for option in given if option not in known]:
-            raise LindleyError(
-                f"model '{self.model}': options ({', '.join(unknown)}) are for neural models (ntlm-…); robust knows pretrain, "
-                "and nplda epochs"
-            )
-        law = base.removeprefix(name.root.base).strip("-")
-        if "samples" in given and law != "varying":
-            raise LindleyError(f"model '{self.model}': samples is for a model whose variance is integrated as varying")
-        if given.get("components", 1) > 1 and law:
-            raise LindleyError(f"model '{self.model}': the variance is integrated out of models with one component")
-        calibrations = (*name.calibrations, *self.calibration)
-        return ModelName(name.gaussianiser, base, calibrations, tuple(sorted(given.items())), name.cross_fitted)
+        return ModelName.of(
+            self.model, integration=self.integration, calibrations=self.calibration, options=self.options
+        )
+
+    @field_validator("options")
+    @classmethod
+    def _of_its_kind(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """The options as the kind of model reads them, so that an error points at the one that is wrong."""
+        try:
+            kind = ModelName.of(str(info.data.get("model"))).kind
+        except LindleyError:
+            return options  # told of the model
+        if not kind.options.model_fields:
+            return options  # told of the model
+        return dict(kind.options.model_validate(options).given())
 
     @property
     def row(self) -> str:
@@ -306,6 +246,14 @@ def json_schema() -> dict[str, Any]:
     schema = Experiment.model_json_schema()
     for name, about in _PROTOCOL.items():
         schema["$defs"]["Protocol"]["properties"][name] |= about
+    every = (kind.options.model_json_schema().get("properties", {}) for kind in KINDS.values())
+    schema["$defs"]["Options"] = {
+        "type": "object",
+        "description": "What is different about one model; each kind knows its own.",
+        "properties": {name: about for some in every for name, about in some.items()},
+        "additionalProperties": False,
+    }
+    schema["$defs"]["ModelConfig"]["anyOf"][1]["properties"]["options"] = {"$ref": "#/$defs/Options"}
     schema["required"] = [key for key in schema["required"] if key != "name"]  # a file's name is its default
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -321,3 +269,79 @@ _PROTOCOL: dict[str, dict[str, Any]] = {
     "seed": {"minimum": 0, "description": "all splits come from it"},
 }
 """What the schema says of a protocol; `Protocol` itself knows no pydantic."""
+
+_SECTIONS = {
+    "data": "{data: glass.csv}",
+    "protocol": "{splits: 21}",
+    "training": "{epochs: 2000}",
+    "output": "{folder: results/glass}",
+}
+"""The parts of an experiment that hold names and values, with an example of each."""
+
+_NO_SUCH = "there is no such setting here; 'lindley schema' lists all"
+_PLAIN = {
+    "extra_forbidden": _NO_SUCH,
+    "unexpected_keyword_argument": _NO_SUCH,
+    "model_type": "must be a name, or names and values such as {model: tlm, label: benchmark}",
+}
+"""What is said of an experiment for some of pydantic's errors."""
+
+
+def load_experiment(name_or_path: str, overrides: dict[str, dict[str, Any]] | None = None) -> Experiment:
+    """A built-in experiment, or one from a YAML file, with some of its values replaced.
+
+    ``overrides`` holds values for the sections (``data``, ``protocol``, ``training``, ``output``) and, under
+    ``experiment``, for the top level. A new ``data`` entry starts afresh: the columns of another table would not fit. A
+    value of ``training`` counts for all models, also for those with an option of their own. What does not read is told with
+    its line.
+    """
+    document = _read(name_or_path)
+    content: dict[str, Any] = {"name": Path(name_or_path).stem, **document.content}
+    overrides = overrides or {}
+    if "data" in overrides.get("data", {}):
+        content["data"] = {}
+    if isinstance(content.get("data"), str):
+        content["data"] = {"data": content["data"]}
+    for section, example in _SECTIONS.items():
+        given = {} if content.get(section) is None else content[section]
+        if not isinstance(given, dict):
+            raise LindleyError(
+                f"the experiment '{name_or_path}' does not read: {document.line((section,))}{section} must hold names and "
+                f"values, such as {section}: {example}, and not {given!r}"
+            )
+        content[section] = {**given, **overrides.get(section, {})}
+    content |= overrides.get("experiment", {})
+    if isinstance(content.get("models"), list):
+        content["models"] = [_without(model, overrides.get("training", {})) for model in content["models"]]
+    replaced: set[Place] = {(section, key) for section in _SECTIONS for key in overrides.get(section, {})}
+    replaced |= {(key,) for key in overrides.get("experiment", {})}
+
+    def place(found: Place, message: str) -> Place:
+        """A message about a whole protocol names the value that is wrong."""
+        named = [f.name for f in fields(Protocol) if f.name in message and f.name in content["protocol"]]
+        return (*found, *named[:1]) if found == ("protocol",) else found
+
+    what = f"the experiment '{name_or_path}' does not read"
+    return document.validate(Experiment, what, _PLAIN, content=content, replaced=replaced, place=place)
+
+
+def _without(model: Any, replaced: Mapping[str, Any]) -> Any:
+    """A model without options of its own for what is replaced for all models."""
+    if not isinstance(model, dict) or not isinstance(model.get("options"), dict):
+        return model
+    return {**model, "options": {key: value for key, value in model["options"].items() if key not in replaced}}
+
+
+def _read(name_or_path: str) -> Document:
+    if name_or_path in BUILT_IN:
+        document = Document.read(files("lindley.experiment").joinpath(f"{name_or_path}.yaml"), name_or_path)
+    elif Path(name_or_path).is_file():
+        document = Document.read(Path(name_or_path))
+    else:
+        raise LindleyError(
+            f"there is no experiment '{name_or_path}': give a built-in one ({', '.join(BUILT_IN)}) or the path of "
+            "a YAML file"
+        )
+    if not isinstance(document.content, dict):
+        raise LindleyError(f"{name_or_path} must hold the keys data and models, such as data: glass.csv")
+    return document

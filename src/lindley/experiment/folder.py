@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,20 @@ import yaml
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.table.export import write_atomically
-from lindley.table.table import Table
+from lindley.table.columns import plain_names
+from lindley.table.table import Table, write_atomically
 
 __all__ = [
     "EXPERIMENT",
     "RESULTS",
     "default_folder",
     "drop_results",
+    "json_digest",
+    "read_arrays",
     "read_table_file",
     "read_unit",
     "read_unit_file",
+    "read_whole",
     "resolved",
     "start_folder",
     "writable_folder",
@@ -59,35 +63,26 @@ def writable_folder(folder: Path) -> Iterator[None]:
     Raises:
         LindleyError: before the body runs, with the cause and the fix.
     """
-    made: list[Path] = []
+    made: list[Path] = []  # the innermost first
     try:
-        for each in (folder, *folder.parents):
-            if each.exists():
-                break
-            made.append(each)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-        if (folder / RESULTS).is_dir():
-            raise IsADirectoryError(0, f"{RESULTS} in it is a folder itself")
-    except OSError as error:
-        _remove(made)
-        raise LindleyError(
-            f"The results cannot be written to the folder {folder} ({error.strerror or error}). "
-            "Name another folder with --out, one that you may write to and that is not the name of a file."
-        ) from error
-    try:
+        try:
+            made += takewhile(lambda each: not each.exists(), (folder, *folder.parents))
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            if (folder / RESULTS).is_dir():
+                raise IsADirectoryError(0, f"{RESULTS} in it is a folder itself")
+        except OSError as error:
+            raise LindleyError(
+                f"The results cannot be written to the folder {folder} ({error.strerror or error}). "
+                "Name another folder with --out, one that you may write to and that is not the name of a file."
+            ) from error
         yield
     except BaseException:
-        _remove(made)
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
         raise
-
-
-def _remove(folders: list[Path]) -> None:
-    """Take away empty folders, the innermost of which comes first."""
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Notice = lambda message: None) -> None:
@@ -96,7 +91,7 @@ def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Not
     The configuration comes last: a folder that has it is one that a run can go on in.
     """
     _sweep(folder)
-    arrays = {"name": np.array(table.name), "features": np.array(table.features), "values": table.values}
+    arrays = {"name": np.array(table.name), "features": np.array(table.header), "values": table.values}
     labels = {"source": table.source, "group": table.group, "instance": table.instance}
     data = io.BytesIO()
     np.savez_compressed(data, **arrays, **labels)  # type: ignore[arg-type]
@@ -154,28 +149,36 @@ def drop_results(folder: Path) -> None:
 
 def read_table_file(folder: Path) -> Table:
     """The table of a run, as it was used."""
-    arrays = _load(folder / DATA)
+    path = folder / DATA
     try:
-        labels = (arrays[name].astype(np.str_) for name in ("source", "group", "instance"))
-        return Table(str(arrays["name"]), arrays["values"], tuple(map(str, arrays["features"])), *labels)
-    except (KeyError, ValueError) as error:
-        raise LindleyError(f"{folder / DATA} is damaged: {error}. Run the experiment again.") from error
-
-
-def _load(path: Path) -> dict[str, Any]:
-    """The arrays of an npz file; objects that would run code are refused."""
-    try:
-        data = io.BytesIO(
-            path.read_bytes()
-        )  # not by its name: numpy leaves a damaged file open, and Windows then holds it
-        with np.load(data, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        arrays = read_arrays(path.read_bytes())
     except FileNotFoundError as error:
         raise LindleyError(f"{path} is missing. Run the experiment again: it does what is missing.") from error
     except Exception as error:  # zipfile, zlib and numpy have a dozen ways to tell of damage
         raise LindleyError(
             f"{path} is damaged ({error}). Run the experiment again: it redoes what is damaged."
         ) from error
+    try:
+        labels = {name: arrays[name].astype(np.str_) for name in ("source", "group", "instance")}
+        features, units = plain_names(list(map(str, arrays["features"])))
+        return Table(str(arrays["name"]), arrays["values"], features, **labels, units=units)
+    except (KeyError, ValueError) as error:
+        raise LindleyError(f"{path} is damaged: {error}. Run the experiment again.") from error
+
+
+def read_arrays(data: bytes) -> dict[str, Any]:
+    """The arrays of an npz file, by its bytes: numpy leaves a damaged file open. Objects that would run code are refused."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def read_whole(path: Path, digest: str | None) -> bytes | None:
+    """The content of a file; nothing if it is not there, or has not the digest that it should have."""
+    with suppress(OSError):
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() == digest:
+            return data
+    return None
 
 
 def write_unit(folder: Path, unit_id: str, key: str, files: Mapping[str, bytes], record: Mapping[str, Any]) -> None:
@@ -184,7 +187,7 @@ def write_unit(folder: Path, unit_id: str, key: str, files: Mapping[str, bytes],
         _write_whole(folder, name, data)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     content: dict[str, Any] = {"key": key, "files": digests, **record}
-    content["sha256"] = _own_digest(content)
+    content["sha256"] = json_digest(content)
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     _write_whole(folder, f"units/{unit_id}.json", text.encode("utf-8"))
 
@@ -199,7 +202,7 @@ def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
     path = folder / "units" / f"{unit_id}.json"
     try:
         content = json.loads(path.read_bytes())
-        if content.pop("sha256") != _own_digest(content):
+        if content.pop("sha256") != json_digest(content):
             raise ValueError("its digest is another")
         if set(content) != {"key", "files", "models"}:
             raise ValueError("it has other parts")
@@ -210,7 +213,8 @@ def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
     return content  # type: ignore[no-any-return]
 
 
-def _own_digest(content: Mapping[str, Any]) -> str:
+def json_digest(content: Mapping[str, Any]) -> str:
+    """A digest of what JSON can hold."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -227,11 +231,7 @@ def read_unit(folder: Path, unit_id: str, key: str, notice: Notice) -> dict[str,
         notice(f"{unit_id} was made with other settings or another version: its part of the work is done again.")
         return None
     for name, digest in record["files"].items():
-        try:
-            whole = hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
-        except OSError:
-            whole = False
-        if not whole:
+        if read_whole(folder / name, digest) is None:
             notice(f"{folder / name} is missing or damaged: its part of the work is done again.")
             return None
     return record
@@ -256,10 +256,6 @@ def _same(folder: Path, experiment: Experiment, table: Table) -> bool:
     try:
         there = yaml.safe_load((folder / EXPERIMENT).read_text(encoding="utf-8"))
         there = Experiment.model_validate(there).model_dump(exclude={"output"})
-        return there == experiment.model_dump(exclude={"output"}) and _sha(folder) == table.sha256()
+        return there == experiment.model_dump(exclude={"output"}) and read_table_file(folder).sha256() == table.sha256()
     except (OSError, ValueError, yaml.YAMLError, LindleyError):  # not to be read, or not ours
         return False
-
-
-def _sha(folder: Path) -> str:
-    return read_table_file(folder).sha256()

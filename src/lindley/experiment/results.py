@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: numbers per split, a file, and a table to read."""
+"""What an experiment leaves behind: numbers per split, a file, and a table to read; and several of them side by side."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import RESULTS, writable_folder
-from lindley.experiment.plan import ORACLE, Unit, code_digest, versions
+from lindley.experiment.work import ORACLE, Unit, code_digest
 from lindley.system.names import ModelName
-from lindley.table.export import write_atomically
-from lindley.table.table import Table
+from lindley.system.provenance import versions
+from lindley.table.table import Table, write_atomically
 
-__all__ = ["ModelResult", "Results", "mean_and_error", "two_sem"]
+if TYPE_CHECKING:
+    from lindley.experiment.saved import SavedRun
+
+__all__ = ["ComparedModel", "Comparison", "ModelResult", "Results", "compare", "two_sem"]
 
 SCHEMA = 2
 
@@ -66,8 +70,12 @@ class ModelResult:
         """What `to_json` gave."""
         return cls.join(entry["model"], [entry])
 
+    def test_figures(self) -> tuple[str, str, str]:
+        """On the test pairs, as text: Cllr (mean ± 2 s.e.m.), its median, Cllr_min."""
+        return _mean_and_error(self.test_cllr), f"{median(self.test_cllr):.4f}", f"{fmean(self.test_cllr_min):.4f}"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Results:
     """All models of an experiment on one table."""
 
@@ -76,12 +84,19 @@ class Results:
     models: dict[str, ModelResult]  # by the names of their rows
     oracle_cllr: list[float] | None
 
+    def __repr__(self) -> str:
+        best = min(self.models, key=lambda row: fmean(self.models[row].test_cllr))
+        return (
+            f"<Results on {self.table.name}: {len(self.models)} models on {self.experiment.protocol.splits} splits; lowest "
+            f"test Cllr {_mean_and_error(self.models[best].test_cllr)} ({best})>"
+        )
+
     @classmethod
-    def join(cls, experiment: Experiment, table: Table, records: Sequence[tuple[Unit, dict[str, Any]]]) -> Results:
+    def join(cls, experiment: Experiment, table: Table, records: Mapping[Unit, dict[str, Any]]) -> Results:
         """Put the records of all units together, in the order of the splits."""
 
         def entries(name: ModelName) -> list[dict[str, Any]]:
-            return [record["models"][str(name)] for unit, record in records if name in unit.models]
+            return [record["models"][str(name)] for unit, record in records.items() if name in unit.models]
 
         models = {row: ModelResult.join(str(name), entries(name)) for row, name in experiment.rows.items()}
         oracle = [value for entry in entries(ORACLE) for value in entry["test"]["cllr"]]
@@ -128,27 +143,116 @@ class Results:
     def rows(self) -> list[tuple[str, ...]]:
         """Model, test Cllr (mean ± 2 s.e.m.), median, Cllr_min, validation Cllr, seconds: as text, one row a model."""
         rows: list[tuple[str, ...]] = [
-            (
-                row,
-                mean_and_error(result.test_cllr),
-                f"{median(result.test_cllr):.4f}",
-                f"{fmean(result.test_cllr_min):.4f}",
-                mean_and_error(result.validate_cllr),
-                f"{result.seconds:.1f}",
-            )
+            (row, *result.test_figures(), _mean_and_error(result.validate_cllr), f"{result.seconds:.1f}")
             for row, result in self.models.items()
         ]
         if self.oracle_cllr is not None:
             values = self.oracle_cllr
-            rows.append(("the oracle (true LRs)", mean_and_error(values), f"{median(values):.4f}", "", "", ""))
+            rows.append(("the oracle (true LRs)", _mean_and_error(values), f"{median(values):.4f}", "", "", ""))
         return rows
 
 
-def mean_and_error(values: Sequence[float]) -> str:
-    """The mean ± 2 standard errors; a single split has no error."""
-    return f"{fmean(values):.4f}" + (f" ± {two_sem(values):.4f}" if len(values) > 1 else "")
+def _mean_and_error(values: Sequence[float], sign: str = "") -> str:
+    """The mean ± 2 standard errors; a single split has no error. ``sign``: "+" to have one in front of every mean."""
+    return f"{fmean(values):{sign}.4f}" + (f" ± {two_sem(values):.4f}" if len(values) > 1 else "")
 
 
 def two_sem(values: Sequence[float]) -> float:
     """Two standard errors of the mean; 0 for a single value."""
     return 2 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """One model of one run, and how it differs from what it is compared with; differences are paired per split."""
+
+    run: str
+    model: str
+    result: ModelResult
+    against: str | None  # run and model that it is compared with; nothing for that one itself
+    differences: tuple[float, ...] | None  # test Cllr, per split: negative is better than what it is compared with
+    why_not: str = ""  # why there are no differences
+
+    @property
+    def difference(self) -> str:
+        """Mean paired difference ± 2 s.e.m., and in how many splits the model is better."""
+        if self.differences is None:
+            return self.why_not
+        better = sum(d < 0 for d in self.differences)
+        return f"{_mean_and_error(self.differences, '+')}, better in {better} of {len(self.differences)}"
+
+    def row(self) -> tuple[str, ...]:
+        """As text: run, model, test Cllr, median, Cllr_min, difference."""
+        return self.run, self.model, *self.result.test_figures(), self.difference
+
+    def to_json(self) -> dict[str, Any]:
+        """For scripts."""
+        paired = self.differences
+        return {
+            "run": self.run,
+            "model": self.model,
+            "test_cllr": list(self.result.test_cllr),
+            "test_cllr_mean": fmean(self.result.test_cllr),
+            "test_cllr_2sem": two_sem(self.result.test_cllr),
+            "against": self.against,
+            "differences": None if paired is None else list(paired),
+            "difference_mean": None if paired is None else fmean(paired),
+            "difference_2sem": None if paired is None else two_sem(paired),
+            "why_not": self.why_not or None,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All lines, and what a reader must know about them."""
+
+    lines: tuple[ComparedModel, ...]
+    remarks: tuple[str, ...]
+
+
+def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
+    """Every model of every run, against the same model in the first run; or all against model ``to`` of the first run.
+
+    Differences are paired: split p of one run against split p of the other, for as many splits as both have. That needs the
+    same data and the same protocol; where they are not, the runs are shown without differences.
+    """
+    first = runs[0]
+    if to is not None:
+        first.spec(to)  # says which models there are, if it is not one of them
+    if len({run.folder.resolve() for run in runs}) < len(runs):
+        raise LindleyError("The same folder is named twice: name each once.")
+    if len(runs) < 2 and to is None:
+        raise LindleyError(
+            "One experiment alone has nothing to be compared with: name two folders, or give --to MODEL to compare its "
+            f"models with one of them ({', '.join(first.models)})."
+        )
+    lines, remarks = [], []
+    for run in runs:
+        obstacle = _obstacle(first, run)
+        if obstacle:
+            remarks.append(f"{run.folder}: {obstacle}, so its splits do not pair with those of {first.folder}.")
+        for model in run.models:
+            other = to if to is not None else model
+            result = run.result(model)
+            differences, why_not = None, ""
+            if run is first and model == other:
+                why_not = "is compared with"
+            elif obstacle:
+                why_not = "not paired"
+            elif other not in first.models:
+                why_not = "not in the first"
+            else:
+                pairs = zip(result.test_cllr, first.result(other).test_cllr, strict=False)  # as many as both have
+                differences = tuple(a - b for a, b in pairs)
+            against = None if differences is None else f"{other} in {first.folder}"
+            lines.append(ComparedModel(str(run.folder), model, result, against, differences, why_not))
+    return Comparison(tuple(lines), tuple(remarks))
+
+
+def _obstacle(a: SavedRun, b: SavedRun) -> str:
+    """Why two runs do not pair; nothing if they do."""
+    if a.content["data"]["sha256"] != b.content["data"]["sha256"]:
+        return "it has other data"
+    if replace(a.experiment.protocol, splits=1) != replace(b.experiment.protocol, splits=1):
+        return "it has another protocol (replicates, shares or seed)"
+    return ""

@@ -1,23 +1,37 @@
-"""Run an experiment: do the units that are not finished, keep each as it comes, and put the results together."""
+"""Run an experiment: do the units that are not finished, keep each as it comes, and put the results together.
+
+Units need nothing of each other and come out the same anywhere, so that many processes or machines can do them, through Dask
+(extra ``cluster``), with the results of a serial run. A worker that is lost costs the unit it had in hand, which another one
+does again. Workers write nothing: results come back to this process. Every unit carries its data with it, so that no worker is
+needed to stay: a scattered table is gone with the last that has it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+import platform
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from lindley.errors import LindleyError
-from lindley.experiment.config import Experiment
+from lindley.experiment.config import Experiment, load_experiment
 from lindley.experiment.folder import drop_results, read_unit, start_folder, write_unit
-from lindley.experiment.plan import ORACLE, Unit, make_units
 from lindley.experiment.results import Results
-from lindley.experiment.work import Finished, do_unit
-from lindley.system.fitting import require_device
+from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units
+from lindley.models.fitting import require_device
+from lindley.system.provenance import versions
+from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
 
-__all__ = ["Executor", "run_experiment", "serially"]
+__all__ = ["Executor", "on_cluster", "run", "run_experiment", "serially"]
 
 Progress = Callable[[str, str, float], None]
 """Called with what is being done, a detail of it, and the share of the experiment that is done, 0 to 1."""
@@ -25,16 +39,72 @@ Executor = Callable[
     [Experiment, Table, Sequence[Unit], Callable[[Unit, str, float], None]], Iterator[tuple[Unit, Finished]]
 ]
 """Does the units in any order, and gives each as it is finished; tells of progress in a unit, 0 to 1."""
+Told = tuple[Finished, list[str]]
+"""What a unit gave, and the warnings on the way: those of another process would be lost."""
+LOST_AT_MOST = 10
+"""Workers that may be lost while they have the same unit in hand; more, and the unit is held to be the cause."""
+WORKERS_WITHIN = 30
+"""Seconds in which the first worker must be there."""
 
 
 def serially(
     experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
 ) -> Iterator[tuple[Unit, Finished]]:
     """One unit after the other, in this process."""
-    require_device(experiment.training)
+    require_device(experiment.training.device)
     for unit in units:
         report(unit, "", 0.0)
         yield unit, do_unit(experiment, table, unit, partial(report, unit))
+
+
+def run(
+    experiment: str | Experiment = "demo",
+    data: Any = None,
+    *,
+    models: Sequence[str | Mapping[str, Any]] | None = None,
+    splits: int | None = None,
+    seed: int | None = None,
+    epochs: int | None = None,
+    folder: str | Path | None = None,
+    progress: Progress = lambda doing, detail, done: None,
+) -> Results:
+    """Compare models on many splits of a table, as ``lindley run`` does.
+
+    Args:
+        experiment: a built-in one (demo, paper), the path of a YAML file, or an `Experiment`.
+        data: a `lindley.Table`, or whatever `lindley.read_table` takes; default the experiment's own.
+        models: names, or names with options as in an experiment file; default the experiment's own.
+        splits: how many random splits of the sources.
+        seed: that all splits come from.
+        epochs: of the networks.
+        folder: for results, systems and report; a run that was broken off there goes on. Without, nothing is written.
+        progress: told what is done.
+
+    >>> lindley.run("demo", table, models=["robust", "tlm+logistic"], splits=21)  # doctest: +SKIP
+    <Results on glass: 2 models on 21 splits; lowest test Cllr 0.0224 ± 0.0045 (robust)>
+    """
+    table = None if data is None else data if isinstance(data, Table) else read_table(data)
+    if isinstance(experiment, str):
+        given = {"splits": splits, "seed": seed}
+        overrides: dict[str, dict[str, Any]] = {
+            "data": {} if table is None else {"data": table.name},
+            "protocol": {key: value for key, value in given.items() if value is not None},
+            "training": {} if epochs is None else {"epochs": epochs},
+            "experiment": {} if models is None else {"models": list(models)},
+        }
+        experiment = load_experiment(experiment, overrides)
+    elif any(each is not None for each in (models, splits, seed, epochs)):
+        raise LindleyError("an Experiment says its models, splits, seed and epochs itself: leave them out")
+    table = experiment.data.load() if table is None else table
+    where = None if folder is None else Path(folder)
+    results = run_experiment(experiment, table, where, progress=progress)
+    if where is not None:
+        results.write(where)
+        if experiment.output.report:
+            from lindley.pages.run_page import write_run_report
+
+            write_run_report(where)
+    return results
 
 
 def run_experiment(
@@ -84,7 +154,7 @@ def run_experiment(
         records[unit] = finished.record
         shares[unit] = 1.0
     progress("done", "", 1.0)
-    return Results.join(experiment, table, [(unit, records[unit]) for unit in units])
+    return Results.join(experiment, table, {unit: records[unit] for unit in units})
 
 
 def _refuse_early(experiment: Experiment, table: Table) -> None:
@@ -97,3 +167,131 @@ def _refuse_early(experiment: Experiment, table: Table) -> None:
                 f"{table.name}, split {index + 1}: the law of a varying within variance is fitted on validation sources "
                 "that were measured twice, and there are fewer than two. Leave -varying out, or give more sources."
             )
+
+
+def on_cluster(address: str | None = None, workers: int | None = None) -> Executor:
+    """Do units on the cluster at ``address``, or on so many processes of this machine."""
+    try:
+        import dask
+        import distributed
+    except ImportError as error:
+        raise LindleyError(
+            "--workers and --cluster need Dask, which is not installed: pip install 'lindley[cluster]'."
+        ) from error
+
+    settings = {
+        "distributed.scheduler.allowed-failures": LOST_AT_MOST,
+        "distributed.comm.timeouts.connect": "10s",
+        "distributed.worker.daemon": True,
+    }
+
+    def execute(
+        experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
+    ) -> Iterator[tuple[Unit, Finished]]:
+        if not units:
+            return
+        with _quiet(), dask.config.set(settings), ExitStack() as stack:
+            client = _client(stack, distributed, address, workers, len(units))
+            _require_workers(client, address)
+            here = (versions(), code_digest())
+            # The longest first, so that no worker is left with a training at the end.
+            order = sorted(units, key=lambda unit: -unit.effort)
+            futures = {client.submit(_do, experiment, table, unit, here, pure=False): unit for unit in order}
+            for unit in order[: workers or 1]:
+                report(unit, "handed to the workers", 0.0)
+            for future in distributed.as_completed(list(futures)):  # type: ignore[no-untyped-call]
+                unit = futures.pop(future)
+                finished, told = _result(future)
+                for message in told:
+                    warnings.warn(message, stacklevel=2)
+                report(unit, f"{len(futures)} parts to go", 1.0)
+                yield unit, finished
+                future.release()
+
+    return execute
+
+
+def _do(experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]) -> Told:
+    """A unit, on a worker: one that joined late, or was started again, is asked for its versions too."""
+    if (versions(), code_digest()) != wanted:
+        raise LindleyError(
+            f"The worker on {platform.node()} has another version of lindley or of its libraries than this machine: "
+            f"{_listing(versions())}, here {_listing(wanted[0])}. Install the same on all machines."
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        finished = do_unit(experiment, table, unit, threads=1)
+    return finished, [str(one.message) for one in caught]
+
+
+def _listing(numbers: dict[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in numbers.items())
+
+
+def _client(stack: ExitStack, distributed: Any, address: str | None, workers: int | None, n_units: int) -> Any:
+    """A client of the scheduler at ``address``, or of a cluster on this machine; ``stack`` closes what was opened."""
+    if address is not None:
+        try:
+            _require_listener(address)
+            return stack.enter_context(distributed.Client(address, timeout="10s"))
+        except (OSError, ValueError, TimeoutError) as error:
+            raise LindleyError(
+                f"There is no Dask scheduler at {address} ({error or type(error).__name__}). Start one with "
+                "'dask scheduler', and workers with 'dask worker ADDRESS', and give its address, such as "
+                "tcp://192.168.1.20:8786."
+            ) from error
+    n_workers = min(workers or 1, n_units)
+    cluster = distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
+    )
+    return stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+
+
+def _require_listener(address: str) -> None:
+    """Knock first: a client that finds nobody can leave its event loop half started, and the next one fails for it."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme in ("tcp", "tls"):
+        if not parts.hostname or parts.port is None:
+            raise ValueError("the address needs a host and a port")
+        with socket.create_connection((parts.hostname, parts.port), timeout=10):
+            pass
+
+
+def _require_workers(client: Any, address: str | None) -> None:
+    """A scheduler without workers would let the work wait for ever."""
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+    except TimeoutError as error:
+        where = address if address is not None else "of this machine"
+        raise LindleyError(
+            f"The Dask scheduler {where} has no workers. Start some with 'dask worker {address or 'ADDRESS'}'."
+        ) from error
+
+
+def _result(future: Any) -> Told:
+    from distributed import KilledWorker
+
+    try:
+        return future.result()  # type: ignore[no-any-return]
+    except KilledWorker as error:
+        raise LindleyError(
+            "A part of the work was lost with several workers, one after the other: they may have run out of memory. What "
+            "is finished is kept; give the same command with fewer --workers, or machines with more memory."
+        ) from error
+    except CancelledError as error:
+        raise LindleyError(
+            "The connection to the Dask scheduler was lost. What is finished is kept: once the scheduler runs, the same "
+            "command goes on where it was."
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask's loggers tell every lost connection; what a user must know is told otherwise."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

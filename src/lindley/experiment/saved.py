@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,15 +13,14 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import EXPERIMENT, RESULTS, read_table_file, read_unit_file
-from lindley.experiment.plan import Unit, make_units, split_seed
+from lindley.experiment.folder import EXPERIMENT, RESULTS, read_arrays, read_table_file, read_unit_file, read_whole
 from lindley.experiment.results import SCHEMA, ModelResult, Results
-from lindley.experiment.work import gaussianised, model_file
+from lindley.experiment.work import Unit, make_units, model_file
 from lindley.llrs import Floats, LLRs
-from lindley.models.neural.history import History
+from lindley.models.fitting import History
 from lindley.system.names import ModelName
-from lindley.system.storage import Model, model_from_bytes
-from lindley.table.splits import Part, Split, make_splits
+from lindley.system.system import System
+from lindley.table.splits import Split, make_splits
 from lindley.table.table import Table
 
 __all__ = ["SavedRun"]
@@ -50,15 +47,10 @@ class SavedRun:
         """
         path = Path(folder) / RESULTS
         if not path.is_file():
-            unfinished = (Path(folder) / EXPERIMENT).is_file()
-            raise LindleyError(
-                f"{folder} holds no {RESULTS}. "
-                + (
-                    "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
-                    if unfinished
-                    else "Name the folder that 'lindley run' wrote to."
-                )
-            )
+            mend = "Name the folder that 'lindley run' wrote to."
+            if (Path(folder) / EXPERIMENT).is_file():
+                mend = "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
+            raise LindleyError(f"{folder} holds no {RESULTS}. {mend}")
         try:
             content = json.loads(path.read_bytes())
             schema = content["schema"]
@@ -119,61 +111,49 @@ class SavedRun:
     def validation(self, row: str, split: int) -> LLRs:
         """log10 LRs of the validation pairs: those of the validation sources, or of pairs that cross-fitting held out."""
         arrays = self._arrays(self.spec(row), split, "llrs.npz")
-        same, different, same_weight, different_weight = (
-            arrays.get(f"validate_{split + 1:02d}_{what}")
-            for what in ("same", "different", "same_weight", "different_weight")
-        )
-        if same is None or different is None:
-            raise LindleyError(f"{self.folder} holds no validation LLRs of {row}. Run the experiment again.")
-        return LLRs(same, different, same_weight, different_weight)
+        return LLRs(*(arrays[f"validate_{split + 1:02d}_{what}"] for what in ("same", "different")))
 
-    def model(self, row: str, split: int) -> Model | None:
-        """The model of one split; nothing for a post-hoc calibrated one."""
+    def system(self, row: str, split: int) -> System:
+        """The system of one split: it scores what `llr` holds, and anything else."""
         name = self.spec(row)
-        if name.calibrations:
-            return None
-        unit = self._unit(name, split)
-        path = model_file(name, unit.span, "model.safetensors")
-        model, _ = model_from_bytes(self._bytes(unit, path), str(self.folder / path))
-        run, runs = unit.splits.index(split), len(unit.splits)
-        return model.map(lambda t: t[run : run + 1] if t.ndim > 1 and len(t) == runs else t)
+        return self._systems(self._unit(name, split), name).for_split(split)
+
+    @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
+    def _systems(self, unit: Unit, name: ModelName) -> System:
+        path = model_file(name, unit.span, "system.safetensors")
+        return System.from_bytes(self._bytes(unit, path), str(self.folder / path))
 
     def history(self, row: str, split: int) -> History | None:
         """The training of one split, of a neural model or of the one that it builds on."""
         name = self.spec(row).root
         unit = self._unit(name, split)
-        if model_file(name, unit.span, "history.npz") not in self._record(unit)["files"]:
+        if model_file(name, unit.span, "history.npz") not in self._records[unit]["files"]:
             return None
         run = unit.splits.index(split)
         arrays = {key: array[run : run + 1] for key, array in self._arrays(name, split, "history.npz").items()}
-        axes = arrays.get("validate_axes")
-        return History(
-            arrays["train"],
-            arrays["validate"],
-            None if axes is None else axes.astype(np.float64),
-            arrays["best_epoch"],
-        )
-
-    def parts(self, row: str, split: int) -> tuple[Part, Part, Part]:
-        """Train, validate and test as the model sees them."""
-        return self._parts(self.spec(row).gaussianiser, split)
-
-    @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
-    def _parts(self, gaussianiser: str | None, split: int) -> tuple[Part, Part, Part]:
-        return gaussianised(self.splits[split], gaussianiser, split_seed(self.experiment, split))
+        axes = arrays.pop("validate_axes", None)
+        return History(**arrays, validate_axes=None if axes is None else axes.astype(np.float64))
 
     @cached_property
-    def _units(self) -> list[Unit]:
-        return make_units(self.experiment)
+    def _records(self) -> dict[Unit, dict[str, Any]]:
+        """The units, and what their files say of them."""
+        records = {}
+        for unit in make_units(self.experiment):
+            try:
+                records[unit] = read_unit_file(self.folder, unit.id)
+            except FileNotFoundError as error:
+                missing = f"{error.filename} is missing. Run the experiment again: it does what is missing."
+                raise LindleyError(missing) from error
+            except LindleyError as error:
+                raise LindleyError(f"{error}. Run the experiment again: it redoes what is damaged.") from error
+        return records
 
     def _check(self) -> None:
         """Hold results.json to the units that it was made of."""
-        records = [(unit, self._record(unit)) for unit in self._units]
+        figures = {row: self.result(row) for row in self.models}
         try:
-            made = Results.join(self.experiment, self.table, records)
-            same = made.oracle_cllr == self.oracle_cllr and made.models == {
-                row: self.result(row) for row in self.models
-            }
+            made = Results.join(self.experiment, self.table, self._records)
+            same = made.oracle_cllr == self.oracle_cllr and made.models == figures
         except (KeyError, TypeError, ValueError):
             same = False
         if not same:
@@ -185,31 +165,11 @@ class SavedRun:
     def _unit(self, name: ModelName, split: int) -> Unit:
         if not 0 <= split < self.experiment.protocol.splits:
             raise IndexError(f"there is no split {split}: they count from 0 to {self.experiment.protocol.splits - 1}")
-        return next(unit for unit in self._units if name in unit.models and split in unit.splits)
-
-    @cached_property
-    def _records(self) -> dict[Unit, dict[str, Any]]:
-        return {}
-
-    def _record(self, unit: Unit) -> dict[str, Any]:
-        if unit not in self._records:
-            try:
-                self._records[unit] = read_unit_file(self.folder, unit.id)
-            except FileNotFoundError as error:
-                raise LindleyError(
-                    f"{error.filename} is missing. Run the experiment again: it does what is missing."
-                ) from error
-            except LindleyError as error:
-                raise LindleyError(f"{error}. Run the experiment again: it redoes what is damaged.") from error
-        return self._records[unit]
+        return next(unit for unit in self._records if name in unit.models and split in unit.splits)
 
     def _bytes(self, unit: Unit, name: str) -> bytes:
-        try:
-            data = (self.folder / name).read_bytes()
-            whole = hashlib.sha256(data).hexdigest() == self._record(unit)["files"].get(name)
-        except OSError:
-            whole = False
-        if not whole:
+        data = read_whole(self.folder / name, self._records[unit]["files"].get(name))
+        if data is None:
             raise LindleyError(
                 f"{self.folder / name} is missing or damaged. Run the experiment again: it redoes what is damaged."
             )
@@ -220,5 +180,4 @@ class SavedRun:
 
     @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
     def _load(self, unit: Unit, name: ModelName, what: str) -> dict[str, NDArray[Any]]:
-        with np.load(io.BytesIO(self._bytes(unit, model_file(name, unit.span, what))), allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
+        return read_arrays(self._bytes(unit, model_file(name, unit.span, what)))

@@ -1,46 +1,155 @@
-"""Do one unit of an experiment: split, fit, score, integrate, calibrate, evaluate. The result is bytes and plain numbers.
+"""The work of an experiment as units that need nothing of each other: a family of models on a group of splits.
 
-It runs with one thread for linear algebra, so that the last bits do not depend on how many cores a machine has; training
-puts its runs on two cores by itself.
+A family is a model that is fitted or trained, its *root*, and everything that builds on it: integration, calibrations. The
+splits are grouped the same way wherever the work is done, because the last bits of a training depend on which runs share a
+tensor program. So a unit gives the same bytes on one machine or on ten, today or after a power cut.
+
+`do_unit` does one: split, fit, score, integrate, calibrate, evaluate. The result is bytes and plain numbers. It runs with one
+thread for linear algebra, so that the last bits do not depend on how many cores a machine has; training puts its runs on two
+cores by itself.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import io
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from lindley.calibration import CALIBRATIONS
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import Experiment
-from lindley.experiment.plan import ORACLE, Unit, folder_name, split_seed
+from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats, LLRs
 from lindley.models.blocks import one_thread
-from lindley.models.gaussianise import Gaussianiser, fit_gaussianiser
-from lindley.models.neural.history import History
+from lindley.models.fitting import Progress, require_device, silent
 from lindley.models.oracle import oracle
-from lindley.models.two_level import TwoLevel, score
-from lindley.system.fitting import Progress as Report
-from lindley.system.fitting import fit_root, integrate, require_device
-from lindley.system.held_out import held_out_llrs, join_parts
+from lindley.models.two_level import score
+from lindley.system.fit import Material, Settings, Stage, fit_family
+from lindley.system.kinds import fetch
 from lindley.system.names import ModelName
-from lindley.system.storage import Model, model_to_bytes
+from lindley.system.provenance import run_seed, versions
+from lindley.table.read import read_table
+from lindley.table.scaling import Scaling
 from lindley.table.simulated import glass_population
 from lindley.table.splits import Part, Split, make_split
 from lindley.table.table import Table
 
-__all__ = ["Finished", "do_unit", "gaussianised", "model_file"]
+__all__ = ["ORACLE", "Finished", "Unit", "code_digest", "do_unit", "make_units", "model_file"]
 
+LONGEST = 100
+"""Letters in the name of a folder; a longer name of a model ends in a digest."""
+ORACLE = ModelName(None, "oracle")
+"""The true LRs of simulated data: not a model that a user can ask for, and computed whenever they are known."""
 LARGEST = 3e38
 """LLRs beyond ± this would be infinite in float32."""
-Parts = tuple[Part, Part, Part]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A root, the models that build on it (each after what it needs, the root first), and the splits, from 0."""
+
+    models: tuple[ModelName, ...]
+    splits: tuple[int, ...]
+
+    @property
+    def root(self) -> ModelName:
+        """The model that is fitted or trained."""
+        return self.models[0]
+
+    @property
+    def span(self) -> str:
+        """The splits as a person counts them, for the names of files."""
+        return f"{self.splits[0] + 1:02d}-{self.splits[-1] + 1:02d}"
+
+    @property
+    def id(self) -> str:
+        """Tells the unit from all others of its experiment, and can be the name of a file."""
+        return f"{folder_name(self.root)}.{self.span}"
+
+    @property
+    def effort(self) -> float:
+        """How long it takes, compared with others."""
+        return len(self.splits) * (1.0 if self.root == ORACLE else self.root.kind.effort)
+
+    def key(self, experiment: Experiment, data_sha256: str) -> str:
+        """A digest of everything that decides the numbers of the unit: equal keys, equal results."""
+        protocol = {name: value for name, value in asdict(experiment.protocol).items() if name != "splits"}
+        decides: dict[str, Any] = {
+            "data": data_sha256,
+            "protocol": protocol,
+            "splits": self.splits,
+            "models": sorted((str(name), name in experiment.rows.values()) for name in self.models),
+            "versions": versions(),
+            "code": code_digest(),
+        }
+        if self.root == ORACLE:
+            return json_digest(decides)
+        kind = self.root.kind
+        if not kind.fit.startswith("lindley."):  # a model of somebody else's
+            source = Path(inspect.getfile(fetch(kind.fit))).read_bytes()
+            decides["fit"] = hashlib.sha256(source).hexdigest()
+        pretrained = dict(self.root.options).get("pretrain")
+        if pretrained is not None:
+            decides["pretrain"] = read_table(str(pretrained)).sha256()
+        if kind.is_trained:
+            decides["training"] = experiment.training.model_dump(mode="json", exclude={"group"})
+        return json_digest(decides)
+
+
+def make_units(experiment: Experiment) -> list[Unit]:
+    """All units, family by family; the oracle comes last, where the data are simulated and so their true LRs known."""
+    families: dict[ModelName, dict[ModelName, None]] = {}
+    for name in experiment.rows.values():
+        families.setdefault(name.root, {}).update(dict.fromkeys(name.family))
+    chosen = [tuple(family) for family in families.values()]
+    if experiment.data.data == "glass-simulated":
+        chosen.append((ORACLE,))
+    groups = _groups(experiment.protocol.splits, experiment.training.group)
+    return [Unit(models, splits) for models in chosen for splits in groups]
+
+
+def folder_name(name: ModelName) -> str:
+    """The name of a model as the name of a folder; Windows allows no colon, and no path of more than 260 letters."""
+    text = str(name).replace(":", "--")
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+@cache
+def code_digest() -> str:
+    """A digest of the source of every module that numbers pass through.
+
+    A version number does not change with every change of the code. This does, so that a half-finished run is never
+    completed by code that computes otherwise.
+    """
+    root = Path(str(files("lindley")))
+    packages = ("table", "models", "system", "calibration", "evaluation", "experiment")
+    sources = [root / "llrs.py", *(file for package in packages for file in (root / package).rglob("*"))]
+    digest = hashlib.sha256()
+    for name, file in sorted((file.relative_to(root).as_posix(), file) for file in sources):
+        if name.endswith((".py", ".csv")):
+            digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _groups(splits: int, most: int) -> Iterable[tuple[int, ...]]:
+    """Splits in groups of nearly equal size, of ``most`` splits at most."""
+    n_groups = -(-splits // most)
+    edges = [splits * i // n_groups for i in range(n_groups + 1)]
+    return [tuple(range(a, b)) for a, b in pairwise(edges)]
 
 
 @dataclass(frozen=True)
@@ -53,52 +162,47 @@ class Finished:
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """A model on every split of the unit: the model itself where it is not a calibration, and its LLRs."""
+    """A model on every split of the unit."""
 
-    model: Model | None
-    validate: list[LLRs]  # of pairs that the model had not seen
+    held_out: Sequence[LLRs]  # of pairs that the model had not seen
     test: list[Floats]  # (traces, refs), log10
-    calibration: list[list[dict[str, Any]]]  # per split, the steps so far and their numbers
+    calibration: list[list[dict[str, Any]]]  # per split, the steps and their numbers
     seconds: float
 
 
 def do_unit(
-    experiment: Experiment,
-    table: Table,
-    unit: Unit,
-    report: Report = lambda detail, share: None,
-    threads: int | None = None,
+    experiment: Experiment, table: Table, unit: Unit, report: Progress = silent, threads: int | None = None
 ) -> Finished:
     """Every model of the unit on its splits.
 
     ``seconds`` of a model counts all that it needed, also where it was computed once for several models. LLRs are
     stored, in float32, of the models that the experiment asks for; the figures are computed before they are rounded.
     """
-    require_device(experiment.training)
+    training = experiment.training
+    require_device(training.device)
     threads = torch.get_num_threads() if threads is None else threads
-    rows = set(experiment.rows.values()) | {ORACLE}
+    rows = set(experiment.rows.values())
     files: dict[str, bytes] = {}
     models: dict[str, Any] = {}
+    options = tuple(training.model_dump(exclude={"group", "device"}).items())
+    settings = Settings(options, device=training.device, watched=None, threads=threads, progress=report)
     with one_thread(), threadpool_limits(1):
-        started = time.perf_counter()
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]
-        seeds = _seeds(unit, experiment)
-        parts = [gaussianised(split, unit.root.gaussianiser, seed) for split, seed in zip(splits, seeds, strict=True)]
-        known: dict[ModelName, _Scored] = {}
-        for name in unit.models:
-            if name.before is None:
-                known[name], history = _root(unit, table, splits, parts, experiment, report, threads, started)
-                if history is not None:
-                    files[model_file(name, unit.span, "history.npz")] = _npz(_history(history))
-            else:
-                known[name] = _built_on(name, known[name.before], parts, seeds)
-            scored = known[name]
-            if scored.model is not None and name != ORACLE:
-                about = {"model": str(name), "splits": [index + 1 for index in unit.splits]}
-                files[model_file(name, unit.span, "model.safetensors")] = model_to_bytes(scored.model, about)
+        tests = [split.raw[2] for split in splits]
+        if unit.root == ORACLE:
+            return Finished({}, {"models": {str(ORACLE): _figures(_oracle(splits), tests)}})
+        for stage, scored in _scored(unit, experiment, table, splits, settings):
+            name = stage.name
+            if stage.history is not None:
+                arrays = {what: array for what, array in vars(stage.history).items() if array is not None}
+                if "validate_axes" in arrays:  # the largest of them: a curve for every axis
+                    arrays["validate_axes"] = arrays["validate_axes"].astype(np.float32)
+                files[model_file(name, unit.span, "history.npz")] = _npz(arrays)
             if name in rows:
-                files[model_file(name, unit.span, "llrs.npz")] = _npz(_llr_arrays(unit, scored, parts))
-                models[str(name)] = _figures(scored, parts)
+                system = replace(stage.system, splits=unit.splits)
+                files[model_file(name, unit.span, "system.safetensors")] = system.to_bytes()
+                files[model_file(name, unit.span, "llrs.npz")] = _npz(_llr_arrays(unit, scored, tests))
+                models[str(name)] = _figures(scored, tests)
     return Finished(files, {"models": models})
 
 
@@ -108,106 +212,58 @@ def model_file(name: ModelName, span: str, what: str) -> str:
     return f"models/{folder_name(name)}/{stem}-{span}{dot}{ending}"
 
 
-def gaussianised(split: Split, kind: str | None, seed: int) -> Parts:
-    """Train, validate and test as a model sees them."""
-    if kind is None:
-        return split.parts
-    learn = split.train
-    transform = fit_gaussianiser(
-        cast(Gaussianiser, kind), learn.values, source=learn.source, group=learn.group, seed=seed
-    )
-    train_part, validate, test = (part.with_values(transform(part.values)) for part in split.parts)
-    return train_part, validate, test
+def _scored(
+    unit: Unit, experiment: Experiment, table: Table, splits: Sequence[Split], settings: Settings
+) -> Iterator[tuple[Stage, _Scored]]:
+    """Fit the models of the unit one after the other, and score the test pairs; those of a model only once."""
+    seed = experiment.protocol.seed
+    materials = [_material(unit.root, split, table, run_seed(seed, split.index)) for split in splits]
+    traces, refs = ([getattr(split.raw[2], side) for split in splits] for side in ("trace", "ref"))
+    raw: dict[ModelName, list[Floats]] = {}  # LLRs of models without calibration
+    seconds: dict[ModelName | None, float] = {None: 0.0}
+    started = time.perf_counter()
+    for stage in fit_family(unit.models, materials, table, settings):
+        name, system = stage.name, stage.system
+        model = replace(name, calibrations=())
+        if model not in raw:
+            raw[model] = system.uncalibrated(traces, refs)
+        test = [system.calibrated(llr, run) for run, llr in enumerate(raw[model])]
+        seconds[name] = seconds[name.before] + time.perf_counter() - started
+        steps = [chain.describe() for chain in system.calibrations]
+        yield stage, _Scored(stage.held_out, test, steps, seconds[name])
+        started = time.perf_counter()
 
 
-def _root(
-    unit: Unit,
-    table: Table,
-    splits: Sequence[Split],
-    parts: Sequence[Parts],
-    experiment: Experiment,
-    report: Report,
-    threads: int,
-    started: float,
-) -> tuple[_Scored, History | None]:
-    """The model that the unit builds on, scored; one that learns from all but the test part, with pairs held out of a fit."""
-    name = unit.root
-    if name == ORACLE:
-        population = glass_population()
-        return _scored([oracle(population, split.scaling) for split in splits], parts, started), None
-    learn, validate, test = ([p[k] for p in parts] for k in range(3))
-    if name.learns_from_all:
-        learn = [join_parts([train_part, validate_part]) for train_part, validate_part, _ in parts]
-    seeds = _seeds(unit, experiment)
-    fitted = fit_root(
-        name, learn, validate, seeds,
-        training=experiment.training, features=table.features, progress=report, threads=threads,
-    )  # fmt: skip
-    if not name.learns_from_all:
-        return _scored(fitted.model, parts, started), fitted.history
-    assert fitted.again is not None
-    held_out = [
-        held_out_llrs([part], fitted.again(run), np.random.default_rng((seed, 5)))
-        for run, (part, seed) in enumerate(zip(learn, seeds, strict=True))
-    ]
-    scores = score(fitted.model, [part.trace for part in test], [part.ref for part in test])
-    return _Scored(fitted.model, held_out, scores, [[] for _ in parts], time.perf_counter() - started), None
+def _material(root: ModelName, split: Split, table: Table, seed: int) -> Material:
+    """The training part to learn from and the validation part to look at; or both to learn from."""
+    train, validate, _ = split.raw
+    where = f"{table.name}, split {split.index + 1}"
+    if not root.learns_from_all:
+        return Material(train, validate, validate, seed, where)
+    both = train.joined(validate)
+    return Material(both, None, both, seed, where)
 
 
-def _seeds(unit: Unit, experiment: Experiment) -> list[int]:
-    return [split_seed(experiment, index) for index in unit.splits]
-
-
-def _built_on(name: ModelName, before: _Scored, parts: Sequence[Parts], seeds: Sequence[int]) -> _Scored:
-    started = time.perf_counter() - before.seconds
-    if name.calibrations:
-        return _calibrated(name.calibrations[-1], before, started)
-    assert before.model is not None
-    learn, validate, _ = zip(*parts, strict=True)
-    model = integrate(name, before.model, learn, validate, seeds)
-    return _scored(model, parts, started)
-
-
-def _scored(model: Model | list[TwoLevel], parts: Sequence[Parts], started: float) -> _Scored:
-    """Score validation and test pairs; a model of all runs at once, or one per run."""
-    validate, test = [p[1] for p in parts], [p[2] for p in parts]
-    if isinstance(model, list):
-        both = [
-            [score(one, [part.trace], [part.ref])[0] for one, part in zip(model, side, strict=True)]
-            for side in (validate, test)
-        ]
-        whole = None
-    else:
-        both = [score(model, [part.trace for part in side], [part.ref for part in side]) for side in (validate, test)]
-        whole = model
-    seen = [_pairs(llr, part) for llr, part in zip(both[0], validate, strict=True)]
-    return _Scored(whole, seen, both[1], [[] for _ in parts], time.perf_counter() - started)
-
-
-def _calibrated(step: str, before: _Scored, started: float) -> _Scored:
-    """Fitted on the validation pairs of each split, applied to its validation and test pairs."""
-    fitted = [CALIBRATIONS[step].fit(llrs) for llrs in before.validate]
-    return _Scored(
-        None,
-        [llrs.map(f) for f, llrs in zip(fitted, before.validate, strict=True)],
-        [f(llr) for f, llr in zip(fitted, before.test, strict=True)],
-        [[*steps, {"name": step, **f.describe()}] for steps, f in zip(before.calibration, fitted, strict=True)],
-        time.perf_counter() - started,
-    )
+def _oracle(splits: Sequence[Split]) -> _Scored:
+    """The true LRs, of measurements as they are."""
+    started = time.perf_counter()
+    population = glass_population()
+    n = len(population.features)
+    model = oracle(population, Scaling(np.zeros(n), np.ones(n)))
+    validate, test = ([score(model, [split.raw[k].trace], [split.raw[k].ref])[0] for split in splits] for k in (1, 2))
+    held_out = [_pairs(llr, split.raw[1]) for llr, split in zip(validate, splits, strict=True)]
+    return _Scored(held_out, test, [[] for _ in splits], time.perf_counter() - started)
 
 
 def _pairs(llr: Floats, part: Part) -> LLRs:
     return LLRs.from_matrix(llr, part.trace.source, part.ref.source)
 
 
-def _figures(scored: _Scored, parts: Sequence[Parts]) -> dict[str, Any]:
-    test = [_pairs(llr, part) for llr, (_, _, part) in zip(scored.test, parts, strict=True)]
+def _figures(scored: _Scored, tests: Sequence[Part]) -> dict[str, Any]:
+    test = [_pairs(llr, part) for llr, part in zip(scored.test, tests, strict=True)]
     figures: dict[str, Any] = {
-        "validate": {"cllr": [float(cllr(llrs)) for llrs in scored.validate]},
-        "test": {
-            "cllr": [float(cllr(llrs)) for llrs in test],
-            "cllr_min": [float(cllr_min(llrs)) for llrs in test],
-        },
+        "validate": {"cllr": [float(cllr(llrs)) for llrs in scored.held_out]},
+        "test": {"cllr": [float(cllr(llrs)) for llrs in test], "cllr_min": [float(cllr_min(llrs)) for llrs in test]},
         "seconds": round(scored.seconds, 3),
     }
     if any(scored.calibration):
@@ -215,38 +271,23 @@ def _figures(scored: _Scored, parts: Sequence[Parts]) -> dict[str, Any]:
     return figures
 
 
-def _llr_arrays(unit: Unit, scored: _Scored, parts: Sequence[Parts]) -> dict[str, NDArray[Any]]:
+def _llr_arrays(unit: Unit, scored: _Scored, tests: Sequence[Part]) -> dict[str, NDArray[Any]]:
     """Of every split, ``test_01`` (traces × refs) with the sources of its rows and columns, and the validation pairs."""
     arrays: dict[str, NDArray[Any]] = {}
-    for index, (_, _, part), validate, test in zip(unit.splits, parts, scored.validate, scored.test, strict=True):
+    for index, part, held_out, test in zip(unit.splits, tests, scored.held_out, scored.test, strict=True):
         number = f"{index + 1:02d}"
         arrays |= {
             f"test_{number}": _single(test),
             f"test_{number}_trace": part.trace.source,
             f"test_{number}_ref": part.ref.source,
-            f"validate_{number}_same": _single(validate.same),
-            f"validate_{number}_different": _single(validate.different),
+            f"validate_{number}_same": _single(held_out.same),
+            f"validate_{number}_different": _single(held_out.different),
         }
-        for side in ("same", "different"):
-            weight = getattr(validate, f"{side}_weight")
-            if weight is not None:
-                arrays[f"validate_{number}_{side}_weight"] = weight
     return arrays
 
 
 def _single(llr: Floats) -> NDArray[np.float32]:
     return np.clip(llr, -LARGEST, LARGEST).astype(np.float32)
-
-
-def _history(history: History) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {
-        "train": history.train,
-        "validate": history.validate,
-        "best_epoch": history.best_epoch,
-    }
-    if history.validate_axes is not None:
-        arrays["validate_axes"] = history.validate_axes.astype(np.float32)
-    return arrays
 
 
 def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -1,26 +1,121 @@
-r"""How sources scatter: the law of a source's mean, per axis, and what it makes of a pair.
+"""How sources scatter: the law of a source's mean, per axis, and what it makes of a pair.
 
 All laws here see instances in a basis where covariances are diagonal. A trace is the mean x of M instances, with
 variance d = var_within_trace / M per axis; a ref is the mean y of N instances, with e = var_within_ref / N. Shapes
 carry a leading run dimension: x is (run, traces, axis), y is (run, refs, axis), d and e broadcast to (run, 1, axis).
 
 Every law gives ``ln_lr(x, y, d, e)`` = ln p(x, y | one source) − ln p(x) − ln p(y), (run, traces, refs), for all pairs
-at once. The two laws here do so by matrix products: memory is traces × refs, never traces × refs × axes.
+at once. The normal and the kernel law do so by matrix products: memory is traces × refs, never traces × refs × axes.
+
+Laws that factor over axes have an LLR that is a sum of LLRs per axis, which are what an analyst reads: an `AxisLaw`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from lindley.models.axis_laws import AxisLaw, Scatter
 from lindley.models.blocks import at_a_time, pieces
 
-__all__ = ["LN_2PI", "Between", "KernelBetween", "NormalBetween", "coupled", "ln_sum_of_products"]
+__all__ = ["LN_2PI", "AxisLaw", "Between", "KernelBetween", "NormalBetween", "Scatter", "coupled", "ln_sum_of_products"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """How the instances of an item scatter around their mean: what they tell of a within variance that is not known.
+
+    Sums of squares per axis, or along the directions that a model asks for (`lindley.models.two_level.scatter_squares`); each
+    has as many degrees of freedom as the item has instances, less one.
+    """
+
+    trace: Tensor  # (run, traces, axis)
+    ref: Tensor  # (run, refs, axis)
+    freedom_trace: int
+    freedom_ref: int
+
+
+class Between(ABC):
+    """A between-source law. One with a faster form for all pairs overrides ``ln_lr``."""
+
+    uses_scatter: ClassVar[bool] = False
+    """Whether more than the means of the instances counts: where the within variance is known, it does not."""
+
+    @abstractmethod
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of source means, (run, 1, axis) each."""
+
+    @abstractmethod
+    def ln_parts(
+        self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln p(x | y, one source) and ln p(x | another source) of all pairs: they broadcast to (run, traces, refs)."""
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """ln LR of all pairs of x (run, traces, axis) and y (run, refs, axis): (run, traces, refs)."""
+        numerator, denominator = self.ln_parts(x, y, d, e, scatter)
+        return numerator - denominator
+
+
+class AxisLaw(Between):
+    """A law given by its two densities on one axis: ``ln_parts_axis``, from which everything else follows."""
+
+    @abstractmethod
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln p(x | y, one source) and ln p(x | another source) on one axis.
+
+        x and y broadcast to (run, i, j); their variances d and e are (run, 1, 1). Sums of squares in ``scatter`` have the
+        shapes of x and y.
+        """
+
+    def ln_lr_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> Tensor:
+        """ln LR on one axis, of x and y that broadcast to (run, i, j)."""
+        numerator, denominator = self.ln_parts_axis(axis, x, y, d, e, scatter)
+        return numerator - denominator
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """ln LR of all pairs of x (run, traces, axis) and y (run, refs, axis): (run, traces, refs)."""
+        total = torch.zeros((), dtype=x.dtype, device=x.device)
+        for axis in range(x.shape[-1]):
+            total = total + self.ln_lr_axis(axis, *_columns(axis, x, y, d, e), _on_axis(axis, scatter))
+        return total
+
+    def ln_parts(
+        self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """ln p(x | y, one source) and ln p(x | another source) of all pairs, (run, traces, refs) and (run, traces, 1)."""
+        numerator = denominator = torch.zeros((), dtype=x.dtype, device=x.device)
+        for axis in range(x.shape[-1]):
+            up, down = self.ln_parts_axis(axis, *_columns(axis, x, y, d, e), _on_axis(axis, scatter))
+            numerator, denominator = numerator + up, denominator + down
+        return numerator, denominator
+
+    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """ln LR per axis of given pairs: x and y are (run, pairs, axis), and so is the result."""
+        llrs = []
+        for axis in range(x.shape[-1]):
+            one = scatter and replace(scatter, trace=scatter.trace[..., axis, None], ref=scatter.ref[..., axis, None])
+            x_k, y_k, d_k, e_k = (t[:, :, axis, None] for t in (x, y, d, e))
+            llrs.append(self.ln_lr_axis(axis, x_k, y_k, d_k, e_k, one))
+        return torch.cat(llrs, -1)
+
+
+def _columns(axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One axis of traces as rows and of refs as columns, with their variances."""
+    return x[:, :, axis, None], y[:, None, :, axis], d[:, :, axis, None], e[:, :, axis, None]
+
+
+def _on_axis(axis: int, scatter: Scatter | None) -> Scatter | None:
+    return scatter and replace(scatter, trace=scatter.trace[:, :, axis, None], ref=scatter.ref[:, None, :, axis])
+
 
 LN_2PI = math.log(2 * math.pi)
 UNDERFLOW, SINGLE_UNDERFLOW = 1e-280, 1e-30
@@ -33,30 +128,6 @@ SUMMED = 1 << 17
 """Items × kernels at a time that are summed one by one: 1 MiB, which a processor keeps close at hand."""
 TERMS_PER_REDO = 1 << 24
 """Terms of exact sums held at a time: 128 MiB."""
-
-
-class Between(Protocol):
-    """The contract of a between-source law."""
-
-    uses_scatter: ClassVar[bool]
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of source means, (run, 1, axis) each."""
-        ...
-
-    def ln_marginal(self, x: Tensor, d: Tensor) -> Tensor:
-        """ln p(x) of means of instances, (run, items)."""
-        ...
-
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
-        """ln LR of all pairs, (run, traces, refs)."""
-        ...
-
-    def ln_parts(
-        self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """ln p(x | y, one source) and ln p(x | another source) of all pairs: they broadcast to (run, traces, refs)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +146,11 @@ class NormalBetween(AxisLaw):
         total = self.var + d
         return -0.5 * ((x - self.mean) ** 2 / total + total.log() + LN_2PI).sum(-1)
 
-    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Tensor:
-        """ln N((x, y); (μ, μ), [[b + d, b], [b, b + e]])."""
-        left, right = self.ln_joint_factors(x, y, d, e)
-        return left @ right.mT
-
     def ln_joint_factors(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
-        """What `ln_joint` is a matrix product of: terms of a trace alone are the last column but one, of a ref the last."""
+        """Two factors whose matrix product is ln N((x, y); (μ, μ), [[b + d, b], [b, b + e]]) of all pairs.
+
+        Terms of a trace alone are the last column but one of the first, those of a ref the last of the second.
+        """
         b = self.var
         delta = b * d + b * e + d * e
         x, y = x - self.mean, y - self.mean
@@ -99,22 +168,13 @@ class NormalBetween(AxisLaw):
         from_ref = x - y * (b / (b + e))
         return -0.5 * (from_ref**2 / given + given.log() + LN_2PI), -0.5 * (x**2 / free + free.log() + LN_2PI)
 
-    def ln_lr_axis(
-        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
-    ) -> Tensor:
-        """The term of one axis in `ln_lr`."""
-        return self._ln_lr(x, y, d, e, self.mean[:, :, axis, None], self.var[:, :, axis, None])
-
-    @staticmethod
-    def _ln_lr(x: Tensor, y: Tensor, d: Tensor, e: Tensor, mean: Tensor, b: Tensor) -> Tensor:
-        delta = b * d + b * e + d * e
-        x, y = x - mean, y - mean
-        quadratic = x**2 * b**2 / ((b + d) * delta) + y**2 * b**2 / ((b + e) * delta)
-        return 0.5 * (((b + d) * (b + e) / delta).log() - quadratic) + x * y * (b / delta)
-
     def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """All axes of given pairs at once, (run, pairs, axis)."""
-        return self._ln_lr(x, y, d, e, self.mean, self.var)
+        b = self.var
+        delta = b * d + b * e + d * e
+        x, y = x - self.mean, y - self.mean
+        quadratic = x**2 * b**2 / ((b + d) * delta) + y**2 * b**2 / ((b + e) * delta)
+        return 0.5 * (((b + d) * (b + e) / delta).log() - quadratic) + x * y * (b / delta)
 
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """½ Σ ln[(b+d)(b+e)/Δ] − ½ Σ x̃² b²/((b+d)Δ) − ½ Σ ỹ² b²/((b+e)Δ) + Σ x̃ (b/Δ) ỹ.
@@ -130,7 +190,7 @@ class NormalBetween(AxisLaw):
 
 
 @dataclass(frozen=True, eq=False)
-class KernelBetween:
+class KernelBetween(Between):
     """Source means are a mixture Σ_k w_k N(μ_k, var): a kernel density over training sources, or known batches.
 
     With Δ = bd + be + de, summed over axes,
@@ -143,8 +203,6 @@ class KernelBetween:
     at a time. No term divides by b, so an axis without any between variance is fine. Where the product falls below
     `UNDERFLOW` the terms it lost could matter, and those pairs are summed again by an exact log-sum-exp.
     """
-
-    uses_scatter: ClassVar[bool] = False
 
     centres: Tensor  # μ_k (run, kernel, axis)
     var: Tensor  # b (run, 1, axis)
@@ -205,10 +263,7 @@ class KernelBetween:
         self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """ln p(x, y) − ln p(y), and ln p(x)."""
-        return (
-            self.ln_joint(x, y, d, e) - self.ln_marginal(y, e)[..., None, :],
-            self.ln_marginal(x, d)[..., :, None],
-        )
+        return self.ln_joint(x, y, d, e) - self.ln_marginal(y, e)[..., None, :], self.ln_marginal(x, d)[..., :, None]
 
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
         """ln p(x, y) − ln p(x) − ln p(y)."""

@@ -10,6 +10,8 @@ These are the maximum-likelihood estimates (with n − 1 for n) of a balanced ta
 reference implementations for any other. The normal model takes source means as N(z̄, B); the kernel model as
 (1/m) Σ_i N(z_i, h² B) with Silverman's h² = (4 / ((p + 2) m))^(2/(p+4)) for p features.
 
+A covariance matrix that few measurements leave singular, or nearly so, is shrunk until it can be inverted, with a warning.
+
 Lindley (1977) Biometrika 64, 207; Aitken and Lucy (2004) Appl. Statist. 53, 109; Bolck et al. (2009) Forensic Sci.
 Int. 191, 42.
 """
@@ -28,14 +30,87 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lindley.errors import LindleyError
+from lindley.llrs import Floats
 from lindley.models.between import Between, KernelBetween, NormalBetween
-from lindley.models.shrinkage import ShrinkageWarning, shrink_covariance
+from lindley.models.fitting import Fitted, Sources, Task, refittable
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
-__all__ = ["Moments", "estimate_moments", "fit_classical"]
+__all__ = [
+    "Moments",
+    "ShrinkageWarning",
+    "estimate_moments",
+    "fit_classical",
+    "fit_tlm",
+    "fit_tlm_kde",
+    "shrink_covariance",
+]
 
-Floats = NDArray[np.float64]
+FREEDOM_PER_FEATURE = 2
+"""With fewer degrees of freedom per feature than this, a sample covariance is nearly singular by chance."""
+SMALLEST_EIGENVALUE = 1e-10
+"""Of a correlation matrix; below it, the matrix is singular for practical purposes."""
+ZERO, SUBSTITUTE = 1e-12, 1e-6
+"""A variance below ZERO of the total is no variance; the feature gets SUBSTITUTE of the total instead."""
+
+
+class ShrinkageWarning(UserWarning):
+    """A covariance matrix had to be changed to be usable."""
+
+    def __init__(self, what: str, intensity: float, n_zero: int, freedom: int, n_features: int) -> None:
+        self.what, self.intensity, self.n_zero = what, intensity, n_zero
+        self.freedom, self.n_features = freedom, n_features
+        texts = []
+        if intensity:
+            texts.append(
+                f"the {what} covariance of {n_features} features rests on {freedom} degrees of freedom: it was shrunk "
+                f"towards uncorrelated features with Ledoit and Wolf's weight, {intensity:.2f}"
+            )
+        if n_zero:
+            texts.append(
+                f"{n_zero} of {n_features} features never vary {what} sources, and got a millionth of their total variance"
+            )
+        super().__init__("; ".join(texts))
+
+    def over_runs(self, same: Sequence[ShrinkageWarning], n_runs: int) -> ShrinkageWarning:
+        """One warning for several runs, with the largest intensity."""
+        worst = max(same, key=lambda w: w.intensity)
+        n_zero = max(w.n_zero for w in same)
+        joint = ShrinkageWarning(self.what, worst.intensity, n_zero, worst.freedom, worst.n_features)
+        joint.args = (f"in {len(same)} of {n_runs} splits {joint.args[0]} at most",)
+        return joint
+
+
+def shrink_covariance(contrasts: Floats, total_variance: Floats, what: str) -> Floats:
+    """XᵀX/rows of contrasts X (rows, feature), independent with expectation zero; changed only if it has to be.
+
+    The rows are the degrees of freedom. With fewer than two of them per feature, or when the correlation matrix R is
+    singular, R becomes (1 − δ) R + δ 1, with Ledoit and Wolf's (2004) intensity δ, in units in which every feature has
+    variance one (so that the units of a feature do not matter). From fewer rows f than features p, δ is at least 1 − f/p:
+    a handful of rows cannot tell that they are few. A feature without variance gets a millionth of ``total_variance``,
+    uncorrelated. ``what`` names the matrix in the warning.
+    """
+    freedom, p = contrasts.shape
+    covariance: Floats = contrasts.T @ contrasts / freedom
+    zero = covariance.diagonal() <= ZERO * total_variance
+    sd = np.sqrt(np.where(zero, SUBSTITUTE * total_variance, covariance.diagonal()))
+    scaled = np.where(zero, 0.0, contrasts) / np.where(sd > 0, sd, 1.0)
+    correlation = scaled.T @ scaled / freedom
+    np.fill_diagonal(correlation, 1.0)
+    few = freedom < FREEDOM_PER_FEATURE * p
+    intensity = 0.0
+    if few or np.linalg.eigvalsh(correlation)[0] < SMALLEST_EIGENVALUE:
+        from sklearn.covariance import ledoit_wolf_shrinkage  # on demand: the models run without scikit-learn
+
+        intensity = float(ledoit_wolf_shrinkage(scaled, assume_centered=True)) if freedom > 1 else 1.0
+        intensity = min(max(intensity, 1 - freedom / p, SMALLEST_EIGENVALUE), 1.0)
+    if not intensity and not zero.any():
+        return covariance
+    warnings.warn(ShrinkageWarning(what, intensity, int(zero.sum()), freedom, p), stacklevel=2)
+    shrunk = (1 - intensity) * correlation
+    np.fill_diagonal(shrunk, 1.0)
+    result: Floats = shrunk * np.outer(sd, sd)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +142,11 @@ class Moments:
         means = total / count[:, None]
 
         total_variance = values.var(axis=0)
-        within = shrink_covariance(_within_contrasts(values, item, count), total_variance, "within")
+        within = shrink_covariance(_within_contrasts(values, source), total_variance, "within")
         between_means = shrink_covariance(_between_contrasts(means, count), total_variance, "between")
         kappa = float((n - (count**2).sum() / n) / (m - 1))
-        return cls(
-            source_means=means,
-            within=within,
-            between=(between_means - within) / kappa,
-            replicates=kappa,
-            bandwidth2=float((4 / ((p + 2) * m)) ** (2 / (p + 4))),
-        )
+        bandwidth2 = float((4 / ((p + 2) * m)) ** (2 / (p + 4)))
+        return cls(means, within, (between_means - within) / kappa, kappa, bandwidth2)
 
     def eigenbasis(self) -> tuple[Floats, Floats]:
         """A and b with Aᵀ W A = 1 and Aᵀ B A = diag(b): on these axes sources and replicates are uncorrelated.
@@ -88,20 +158,15 @@ class Moments:
         return basis, np.maximum(var_between, 0.0)
 
 
-def _within_contrasts(values: Floats, item: NDArray[np.intp], count: NDArray[np.intp]) -> Floats:
+def _within_contrasts(values: Floats, source: NDArray[np.str_]) -> Floats:
     """n_i − 1 independent contrasts of every source with n_i ≥ 2, (degrees of freedom, feature).
 
     Weighted such that their mean square is the mean of the sources' covariance matrices, each source counting the same.
     """
-    rows = np.argsort(item, kind="stable")
-    first = np.cumsum(count) - count
-    contrasts = []
-    for n in np.unique(count[count >= 2]):
-        replicates = values[rows[first[count == n][:, None] + np.arange(n)]]  # (sources, n, feature)
-        contrasts.append(np.einsum("kn,snf->skf", scipy.linalg.helmert(n), replicates).reshape(-1, values.shape[1]))
-        contrasts[-1] /= np.sqrt(n - 1)
-    stacked = np.concatenate(contrasts)
-    result: Floats = stacked * np.sqrt(len(stacked) / (count >= 2).sum())
+    sources = Sources.of(values, source)
+    contrasts, owner = sources.contrasts()
+    weighted = contrasts / np.sqrt(sources.count[owner] - 1)[:, None]
+    result: Floats = weighted * np.sqrt(len(contrasts) / (sources.count >= 2).sum())
     return result
 
 
@@ -125,6 +190,16 @@ def estimate_moments(parts: Sequence[Part]) -> list[Moments]:
         moments = [Moments.estimate(part.values, part.source) for part in parts]
     _warn_once(caught, len(parts))
     return moments
+
+
+def fit_tlm(task: Task) -> Fitted:
+    """The classical model with a normal law between sources, of every run. It has no options."""
+    return refittable(lambda t: fit_classical(t.learn, "normal"), task)
+
+
+def fit_tlm_kde(task: Task) -> Fitted:
+    """The classical model with a kernel density between sources, of every run. It has no options."""
+    return refittable(lambda t: fit_classical(t.learn, "kernel"), task)
 
 
 def fit_classical(parts: Sequence[Part], between: Literal["normal", "kernel"]) -> TwoLevel:
@@ -157,11 +232,11 @@ def _stack(arrays: Sequence[Floats]) -> Tensor:
 
 def _warn_once(caught: Sequence[warnings.WarningMessage], n_runs: int) -> None:
     """Pass on what was caught, shrinkage of several runs as one warning."""
-    shrunk = [w for w in caught if isinstance(w.message, ShrinkageWarning)]
+    shrunk: dict[str, list[ShrinkageWarning]] = {}
     for w in caught:
-        if w not in shrunk:
+        if isinstance(w.message, ShrinkageWarning):
+            shrunk.setdefault(w.message.what, []).append(w.message)
+        else:
             warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-    for what in sorted({w.message.what for w in shrunk if isinstance(w.message, ShrinkageWarning)}):
-        same = [w.message for w in shrunk if isinstance(w.message, ShrinkageWarning) and w.message.what == what]
-        message = same[0] if n_runs == 1 else same[0].over_runs(same, n_runs)
-        warnings.warn(message, stacklevel=4)
+    for _, same in sorted(shrunk.items()):
+        warnings.warn(same[0] if n_runs == 1 else same[0].over_runs(same, n_runs), stacklevel=4)

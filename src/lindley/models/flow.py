@@ -41,11 +41,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lindley.errors import LindleyError
+from lindley.llrs import Floats
 from lindley.models.blocks import one_thread
 
 __all__ = ["Flow", "Law", "Replicates", "fit_flow"]
-
-Floats = NDArray[np.float64]
 
 BOX = 5.0
 """Standard deviations from the centre up to which features are bent."""
@@ -60,7 +59,7 @@ RATE = 0.01
 STEPS, PATIENCE = 300, 40
 """The descent ends after so many steps, or after so many without a gain on held-out sources."""
 HELD_OUT = 0.25
-"""Share of the sources."""
+"""Share of the sources that is held out of the fit, to choose the number of steps."""
 MIN_GROUPS = 8
 """Sources, or groups of sources, that a flow is fitted on: two of them are held out."""
 SMALLEST = 1e-6
@@ -149,22 +148,8 @@ class Flow:
 
     def __call__(self, values: Floats) -> Floats:
         """Values (rows, feature), transformed."""
-        return self.with_ln_det(values)[0]
-
-    def with_ln_det(self, values: Floats) -> tuple[Floats, Floats]:
-        """Values (rows, feature), transformed, and ln |det| of the derivative of the transform at each, (rows,)."""
         with torch.inference_mode(), one_thread():
-            u, ln_det = _bend(self._splines(), self._standardised(values))
-        return u.numpy(), ln_det.numpy() - np.log(self.scale).sum()
-
-    def inverse(self, values: Floats) -> Floats:
-        """The values that the transform sends to these, (rows, feature)."""
-        u = torch.from_numpy(np.asarray(values, dtype=np.float64))
-        with torch.inference_mode(), one_thread():
-            inside = u.clamp(-BOX, BOX)
-            x = self._splines()().inv(inside) + (u - inside)
-        result: Floats = x.numpy() * self.scale + self.centre
-        return result
+            return _bend(self._splines(), self._standardised(values))[0].numpy()
 
     def _standardised(self, values: Floats) -> Tensor:
         array = np.asarray(values, dtype=np.float64)
@@ -216,8 +201,7 @@ def _held_out(group: NDArray[Any], rng: np.random.Generator) -> NDArray[np.bool_
         )
     out = np.zeros(len(groups), dtype=np.bool_)
     out[np.argsort(rng.random(len(groups)), kind="stable")[: round(HELD_OUT * len(groups))]] = True
-    result: NDArray[np.bool_] = out[code]
-    return result
+    return out[code]
 
 
 def _moments(values: Floats, rows: Replicates) -> tuple[Floats, Floats]:

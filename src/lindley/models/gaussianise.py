@@ -1,39 +1,44 @@
 """Bring the data to the model: transforms that make features closer to normal.
 
 The Gaussianising benchmark of the paper (Ramirez et al.). Fitted on the training part only. Two are marginal, one feature at a
-time, and scikit-learn's: `QuantileTransformer` sends the empirical quantiles of a feature to those of the standard normal law
-and `PowerTransformer` fits Yeo and Johnson's one-parameter family by maximum likelihood. Left alone, the former sends the
-smallest and the largest training value, and all beyond them, to ±5.2. Here they go where the extremes of n normal values are
-expected, ±Φ⁻¹(1 − 1/2n): a pair beyond the training range looks alike, but not outlandish. The third, ``flow``, bends all
-features together, and knows of sources (`lindley.models.flow`).
+time, and as in scikit-learn: one sends the empirical quantiles of a feature to those of the standard normal law, the other fits
+Yeo and Johnson's one-parameter family by maximum likelihood. scikit-learn sends the smallest and the largest training value,
+and all beyond them, to ±5.2. Here they go where the extremes of n normal values are expected, ±Φ⁻¹(1 − 1/2n): a pair beyond the
+training range looks alike, but not outlandish. The third, ``flow``, bends all features together, and knows of sources
+(`lindley.models.flow`).
+
+Each is a dataclass of plain arrays, so that it can be stored, and is called with values (rows, feature).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from lindley.models.flow import fit_flow
+from lindley.llrs import Floats
+from lindley.models.flow import Flow, fit_flow
 
-__all__ = ["GAUSSIANISERS", "Gaussianiser", "fit_gaussianiser"]
+__all__ = ["GAUSSIANISERS", "Gaussianiser", "GaussianiserName", "Quantile", "YeoJohnson", "fit_gaussianiser"]
 
-Floats = NDArray[np.float64]
-Gaussianiser = Literal["quantile", "yeo-johnson", "flow"]
-GAUSSIANISERS: tuple[Gaussianiser, ...] = get_args(Gaussianiser)
+GaussianiserName = Literal["quantile", "yeo-johnson", "flow"]
+GAUSSIANISERS: tuple[GaussianiserName, ...] = get_args(GaussianiserName)
+MOST_QUANTILES = 1000
+AT_THE_END = 1e-7
+"""A value this close to the smallest or the largest training value counts as beyond it."""
 
 
 def fit_gaussianiser(
-    kind: Gaussianiser,
+    kind: GaussianiserName,
     values: Floats,
     *,
     source: NDArray[Any] | None = None,
     group: NDArray[Any] | None = None,
     seed: int = 0,
-) -> Callable[[Floats], Floats]:
+) -> Gaussianiser:
     """The transform of values (rows, feature), fitted on training instances.
 
     Args:
@@ -43,28 +48,77 @@ def fit_gaussianiser(
         group: of every row, if sources come in groups.
         seed: of what a flow draws; a marginal transform draws nothing.
     """
-    if kind != "flow":
-        return _fit_marginal(kind, values)
+    if kind == "quantile":
+        return Quantile.fit(values)
+    if kind == "yeo-johnson":
+        return YeoJohnson.fit(values)
     if source is None:
         raise ValueError("a flow is fitted on sources: say which one every row is of")
     return fit_flow(values, source, group=group, seed=seed)
 
 
-def _fit_marginal(kind: Literal["quantile", "yeo-johnson"], values: Floats) -> Callable[[Floats], Floats]:
-    from sklearn.preprocessing import PowerTransformer, QuantileTransformer  # on demand, for `lindley --help`
+@dataclass(frozen=True, eq=False)
+class Quantile:
+    """Φ⁻¹ of the share of training values below a value, interpolated between quantiles, and at most ``end`` in size."""
 
-    transformer: Any
-    if kind == "quantile":
-        # All instances are used: `subsample` would draw a random part of more than 10,000.
-        transformer = QuantileTransformer(
-            n_quantiles=min(1000, len(values)), output_distribution="normal", subsample=None
-        )
-    else:
-        transformer = PowerTransformer(method="yeo-johnson", standardize=True)
-    fitted = transformer.fit(values)
-    end = ndtri(1 - 0.5 / len(values)) if kind == "quantile" else np.inf
+    quantiles: Floats  # of every feature (feature, n)
+    references: Floats  # the shares that they stand for (n,)
+    end: float
 
-    def transform(new: Floats) -> Floats:
-        return np.clip(np.asarray(fitted.transform(new), dtype=np.float64), -end, end)
+    @classmethod
+    def fit(cls, values: Floats) -> Quantile:
+        """From instances (rows, feature)."""
+        references = np.linspace(0.0, 1.0, min(MOST_QUANTILES, len(values)))
+        quantiles = np.maximum.accumulate(np.percentile(values, 100 * references, axis=0))
+        return cls(np.ascontiguousarray(quantiles.T), references, float(ndtri(1 - 0.5 / len(values))))
 
-    return transform
+    def __call__(self, values: Floats) -> Floats:
+        """Values (rows, feature), transformed."""
+        columns = [self._share(x, q) for x, q in zip(np.asarray(values).T, self.quantiles, strict=True)]
+        result: Floats = np.clip(ndtri(np.stack(columns, 1)), -self.end, self.end)
+        return result
+
+    def _share(self, x: Floats, quantiles: Floats) -> Floats:
+        """The share of training values below x (rows,); of several equal quantiles, the middle one counts."""
+        up = np.interp(x, quantiles, self.references)
+        down = np.interp(-x, -quantiles[::-1], -self.references[::-1])
+        inside = np.where(x + AT_THE_END > quantiles[-1], 1.0, 0.5 * (up - down))
+        return np.where(x - AT_THE_END < quantiles[0], 0.0, inside)
+
+
+@dataclass(frozen=True, eq=False)
+class YeoJohnson:
+    """((1 + x)^λ − 1)/λ for x ≥ 0 and −((1 − x)^(2−λ) − 1)/(2 − λ) below, standardised over the training values."""
+
+    power: Floats  # λ (feature,)
+    mean: Floats  # of the training values, transformed (feature,)
+    sd: Floats  # (feature,)
+
+    @classmethod
+    def fit(cls, values: Floats) -> YeoJohnson:
+        """From instances (rows, feature). A feature of one value stays as it is."""
+        from scipy.stats import yeojohnson  # on demand: it takes half a second
+
+        power = np.array([yeojohnson(x)[1] if np.ptp(x) > 0 else 1.0 for x in values.T])
+        bent = _bend(values, power)
+        sd = bent.std(axis=0)
+        return cls(power, bent.mean(axis=0), np.where(sd > 0, sd, 1.0))
+
+    def __call__(self, values: Floats) -> Floats:
+        """Values (rows, feature), transformed."""
+        return (_bend(np.asarray(values), self.power) - self.mean) / self.sd
+
+
+Gaussianiser = Quantile | YeoJohnson | Flow
+
+
+def _bend(values: Floats, power: Floats) -> Floats:
+    """The formula of `YeoJohnson`, before it is standardised."""
+    return np.where(values >= 0, _root(values, power), -_root(-values, 2 - power))
+
+
+def _root(x: Floats, power: Floats) -> Floats:
+    """((1 + x)^λ − 1)/λ, which is ln(1 + x) for λ = 0, of the part of x above zero."""
+    ln = np.log1p(np.maximum(x, 0.0))
+    flat = np.abs(power) < np.finfo(np.float64).eps
+    return np.where(flat, ln, np.expm1(power * ln) / np.where(flat, 1.0, power))

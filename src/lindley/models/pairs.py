@@ -7,7 +7,7 @@ otherwise they are computed one by one.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import TypeGuard, cast
 
 import numpy as np
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
-from lindley.models.axis_laws import Scatter
-from lindley.models.between import KernelBetween, NormalBetween
+from lindley.models.between import KernelBetween, NormalBetween, Scatter
 from lindley.models.blocks import pieces
 from lindley.models.two_level import PairModel, TwoLevel, scatter_squares, score
 from lindley.table.splits import Side
@@ -76,16 +75,12 @@ def _from_matrix(model: PairModel, traces: Side, refs: Side, trace: Index, ref: 
     order = np.argsort(trace, kind="stable")
     rows = max(1, BLOCK_MATRIX // len(refs.source))
     edges = np.arange(0, len(traces.source) + rows, rows)
-    for start, (begin, end) in zip(edges, _pairwise(np.searchsorted(trace[order], edges)), strict=False):
+    for start, (begin, end) in zip(edges, pairwise(np.searchsorted(trace[order], edges).tolist()), strict=False):
         some = order[begin:end]
         if some.size:
             matrix = score(model, [traces[int(start) : int(start) + rows]], [refs])[0]
             llr[some] = matrix[trace[some] - start, ref[some]]
     return llr
-
-
-def _pairwise(edges: Index) -> list[tuple[int, int]]:
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
 def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
@@ -143,10 +138,9 @@ def _goes_by_axes(model: PairModel) -> bool:
 def _distinct_rows(rows: Floats) -> tuple[Index, Index]:
     """The first of every set of equal rows, and the set of every row: by a hash of the bits, which is then verified."""
     bits = rows.view(np.uint64)
-    factors = np.random.default_rng(0).integers(1, 2**63, size=bits.shape[1], dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
-    code = ((bits ^ (bits >> np.uint64(32))) * factors).sum(axis=1, dtype=np.uint64)
+    factors = np.random.default_rng(0).integers(1, 2**63, size=bits.shape[1], dtype=np.uint64)
+    odd = factors * np.uint64(2) + np.uint64(1)
+    code = ((bits ^ (bits >> np.uint64(32))) * odd).sum(axis=1, dtype=np.uint64)
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     if not (bits[first][which] == bits).all():  # two rows of one hash
         _, first, which = np.unique(bits, axis=0, return_index=True, return_inverse=True)

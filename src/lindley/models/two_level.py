@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Literal, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.llrs import LN10
-from lindley.models.axis_laws import AxisLaw, Scatter
-from lindley.models.between import Between, KernelBetween
+from lindley.llrs import LN10, Floats
+from lindley.models.between import AxisLaw, Between, KernelBetween, Scatter
 from lindley.table.splits import Side
 
-__all__ = ["PairModel", "ScatterModel", "TwoLevel", "item_squares", "map_tensors", "scatter_squares", "score"]
+__all__ = ["SHARED", "PairModel", "TwoLevel", "item_squares", "map_tensors", "scatter_squares", "score", "take_runs"]
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 BLOCK_PAIRS = 1 << 23
@@ -36,77 +34,55 @@ class PairModel(Protocol):
     @property
     def centre(self) -> Tensor:
         """A typical instance (run, 1, feature)."""
-        ...
 
     @property
     def projection(self) -> Tensor:
         """How features load on axes (run, feature, axis)."""
-        ...
 
     @property
     def var_within_trace(self) -> Tensor:
         """Variance of one instance of a trace around its source, on the axes (run, 1, axis)."""
-        ...
 
     @property
     def var_within_ref(self) -> Tensor:
         """Variance of one instance of a ref (run, 1, axis)."""
-        ...
 
     @property
     def uses_scatter(self) -> bool:
         """Whether more than the means of instances counts."""
-        ...
 
     @property
     def has_axis_shares(self) -> bool:
-        """Whether `ln_lr_pairs` is there."""
-        ...
+        """Whether the LLR can be shared out over the axes, by `ln_lr_pairs`."""
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The same model with every tensor sent through ``function``."""
-        ...
 
     def project(self, values: Tensor) -> Tensor:
         """(run, items, feature) → (run, items, axis)."""
-        ...
 
     def between_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of the source means on the axes, (run, 1, axis) each."""
-        ...
 
     def ln_lr(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of all pairs of means of instances, (run, traces, refs)."""
-        ...
 
     def ln_parts(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """Similarity and typicality of all pairs: their difference is the ln LR."""
-        ...
 
     def ln_lr_pairs(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """What every axis adds to the ln LR of given pairs (run, pairs, axis)."""
-        ...
 
     def ln_lr_given(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
-        ...
-
-
-@runtime_checkable
-class ScatterModel(Protocol):
-    """A model that wants the scatter of instances along other directions than its axes."""
-
-    def project_scatter(self, values: Tensor) -> Tensor:
-        """(run, items, feature) → (run, items, direction)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +129,7 @@ class TwoLevel:
         ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances. Where the within variance is known, the
         mean is all there is to know; where it is integrated out, ``scatter`` tells the rest.
         """
-        return self.between.ln_lr(self.project(trace), self.project(ref), *self._variances(n_trace, n_ref), scatter)
+        return self.between.ln_lr(self.project(trace), self.project(ref), *self.variances(n_trace, n_ref), scatter)
 
     def ln_parts(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -163,25 +139,12 @@ class TwoLevel:
         Their difference is the ln LR. They are densities of the (mean) trace in the features that go into the model: where
         there are as many axes as features, ln |det projection| takes them there from the axes.
         """
-        variances = self._variances(n_trace, n_ref)
+        variances = self.variances(n_trace, n_ref)
         numerator, denominator = self.between.ln_parts(self.project(trace), self.project(ref), *variances, scatter)
-        jacobian = self._ln_jacobian()[:, None, None]
+        jacobian = self.ln_jacobian()[:, None, None]
         return numerator + jacobian, (denominator + jacobian).expand_as(numerator)
 
-    def ln_single(self, values: Tensor, number: int = 1, of: Literal["trace", "ref"] = "trace") -> Tensor:
-        """ln p of means of ``number`` instances (run, items, feature), in the features as in `ln_parts`: (run, items).
-
-        Raises:
-            TypeError: if the within variance is integrated out; the mean is then not all there is to know.
-        """
-        if self.uses_scatter:
-            raise TypeError(
-                f"{type(self.between).__name__} integrates the within variance out of pairs, not of single items"
-            )
-        var = self.var_within_trace if of == "trace" else self.var_within_ref
-        return self.between.ln_marginal(self.project(values), var / number) + self._ln_jacobian()[:, None]
-
-    def _ln_jacobian(self) -> Tensor:
+    def ln_jacobian(self) -> Tensor:
         """ln |det projection| (run,), or zero where there are fewer axes than features."""
         if self.projection.shape[-1] != self.projection.shape[-2]:
             return torch.zeros_like(self.projection[:, 0, 0])
@@ -192,8 +155,10 @@ class TwoLevel:
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR per axis of given pairs: trace and ref (run, pairs, feature), the result (run, pairs, axis)."""
-        law = self._axis_law()
-        return law.ln_lr_pairs(self.project(trace), self.project(ref), *self._variances(n_trace, n_ref), scatter)
+        if not isinstance(self.between, AxisLaw):
+            raise TypeError(f"{type(self.between).__name__} does not factor over axes")
+        x, y = self.project(trace), self.project(ref)
+        return self.between.ln_lr_pairs(x, y, *self.variances(n_trace, n_ref), scatter)
 
     def ln_lr_given(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -203,23 +168,19 @@ class TwoLevel:
             return self.ln_lr_pairs(trace, ref, n_trace, n_ref, scatter).sum(-1)
         if isinstance(self.between, KernelBetween):
             x, y = self.project(trace), self.project(ref)
-            return self.between.ln_lr_given(x, y, *self._variances(n_trace, n_ref))
+            return self.between.ln_lr_given(x, y, *self.variances(n_trace, n_ref))
         # Every pair as a run of its own: of all traces against all refs, only these are wanted.
         runs, pairs = trace.shape[:2]
-        each = self.map(lambda t: t.repeat_interleave(pairs, 0) if t.ndim > 1 and len(t) == runs else t)
+        each = take_runs(self, [run for run in range(runs) for _ in range(pairs)])
         if scatter is not None:
             of_x, of_y = (t.flatten(0, 1)[:, None] for t in (scatter.trace, scatter.ref))
             scatter = replace(scatter, trace=of_x, ref=of_y)
         x, y = (t.flatten(0, 1)[:, None] for t in (trace, ref))
         return each.ln_lr(x, y, n_trace, n_ref, scatter).reshape(runs, pairs)
 
-    def _variances(self, n_trace: int, n_ref: int) -> tuple[Tensor, Tensor]:
+    def variances(self, n_trace: int, n_ref: int) -> tuple[Tensor, Tensor]:
+        """Of the means of so many instances of a trace and of a ref, (run, 1, axis) each."""
         return self.var_within_trace / n_trace, self.var_within_ref / n_ref
-
-    def _axis_law(self) -> AxisLaw:
-        if not isinstance(self.between, AxisLaw):
-            raise TypeError(f"{type(self.between).__name__} does not factor over axes")
-        return self.between
 
 
 def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
@@ -253,17 +214,34 @@ def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> lis
 
 
 T = TypeVar("T")
+SHARED = {"shared": True}
+"""Metadata of a field whose tensor all runs share, such as the nodes of a quadrature: it has no run dimension."""
 
 
 def map_tensors(value: T, function: Callable[[Tensor], Tensor]) -> T:
-    """A dataclass of tensors, nested or not, with every tensor sent through ``function``; so are those in tuples."""
+    """A dataclass of tensors, nested or not, with every tensor sent through ``function``; so are those in tuples and lists."""
     if isinstance(value, Tensor):
         return cast(T, function(value))
-    if isinstance(value, tuple):
-        return cast(T, tuple(map_tensors(part, function) for part in value))
+    if isinstance(value, list | tuple):
+        return cast(T, type(value)(map_tensors(part, function) for part in value))
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{f.name: map_tensors(getattr(value, f.name), function) for f in fields(value)})
     return value
+
+
+def take_runs(model: T, runs: Sequence[int]) -> T:
+    """The models of the given runs, in that order; a run may come more than once.
+
+    The first dimension of every tensor counts runs, except in fields that are marked as `SHARED`.
+    """
+    if isinstance(model, Tensor):
+        return cast(T, model[None, runs[0]] if len(runs) == 1 else model[list(runs)])  # of one run, a view
+    if isinstance(model, tuple):
+        return cast(T, tuple(take_runs(part, runs) for part in model))
+    if is_dataclass(model) and not isinstance(model, type):
+        own = [f.name for f in fields(model) if not f.metadata.get("shared")]
+        return replace(model, **{name: take_runs(getattr(model, name), runs) for name in own})
+    return model
 
 
 def _counts(sides: Sequence[Side]) -> list[int]:
@@ -282,22 +260,15 @@ def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Te
     return values
 
 
-def item_squares(model: PairModel, side: Side, run: int = 0) -> Tensor:
-    """Sums of squares of the instances of every item around its mean, on the axes of a run: (items, axis)."""
-    one = _one_run(model, run)
-    return _sums_of_squares(one.project(torch.from_numpy(side.values).to(one.centre)[None])[0], side)
+def item_squares(model: PairModel, side: Side) -> Tensor:
+    """Sums of squares of the instances of every item around its mean, on the axes of a model of one run: (items, axis)."""
+    return _sums_of_squares(model.project(torch.from_numpy(side.values).to(model.centre)[None])[0], side)
 
 
-def scatter_squares(model: PairModel, side: Side, run: int = 0) -> Tensor:
+def scatter_squares(model: PairModel, side: Side) -> Tensor:
     """What a `Scatter` for the model holds of every item: on its axes, or along the directions that it asks for."""
-    one = _one_run(model, run)
-    project = one.project_scatter if isinstance(one, ScatterModel) else one.project
-    return _sums_of_squares(project(torch.from_numpy(side.values).to(one.centre)[None])[0], side)
-
-
-def _one_run(model: PairModel, run: int) -> PairModel:
-    runs = len(model.centre)
-    return model.map(lambda t: t[run : run + 1] if t.ndim > 1 and len(t) == runs else t)
+    project = getattr(model, "project_scatter", model.project)
+    return _sums_of_squares(project(torch.from_numpy(side.values).to(model.centre)[None])[0], side)
 
 
 def _sums_of_squares(values: Tensor, side: Side) -> Tensor:
@@ -310,7 +281,7 @@ def _sums_of_squares(values: Tensor, side: Side) -> Tensor:
 
 def _padded_squares(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
     """The sums of squares of the chosen items of every run, (run, items, direction), filled up with zeros."""
-    found = [scatter_squares(model, side, run) for run, side in enumerate(sides)]
+    found = [scatter_squares(take_runs(model, [run]), side) for run, side in enumerate(sides)]
     squares = found[0].new_zeros((len(sides), _longest(indices), found[0].shape[-1]))
     for run, (of_run, index) in enumerate(zip(found, indices, strict=True)):
         squares[run, : len(index)] = of_run[torch.from_numpy(index).to(squares.device)]

@@ -1,1 +1,1 @@
-"""The report of a run: figure data first, drawing second, one self-contained page."""
+"""Reports of a run, of a case and of a validation: what they show as data first, then drawn, then one self-contained page."""

@@ -10,22 +10,15 @@ import numpy as np
 import torch
 
 from lindley.llrs import Floats
-from lindley.pages.palette import log_ticks, number
+from lindley.pages.numerals import log_ticks, nice_ticks, tick_label
 
 if TYPE_CHECKING:
     from lindley.casework.case import Case
+    from lindley.casework.explanation import FeatureShare
 
-__all__ = [
-    "ScaleFigure",
-    "ScatterFigure",
-    "ShareRow",
-    "Strip",
-    "scale_figure",
-    "scatter_figure",
-    "share_rows",
-    "strips",
-]
+__all__ = ["RING_95", "Limits", "ScaleFigure", "ScatterFigure", "Strip", "scale_figure", "scatter_figure", "strips"]
 
+Limits = tuple[float, float]
 GRID = 160
 HILL_SHARE = 0.005
 """The share of training sources at either end that a strip may leave out of sight."""
@@ -41,15 +34,12 @@ NEAR_SHARE = 0.5
 class Strip:
     """One feature: how the training sources are spread, and where trace and ref are."""
 
-    feature: str
-    unit: str | None
-    limits: tuple[float, float]
+    share: FeatureShare
+    limits: Limits
     hill: Floats  # (points, 2): value, and density from 0 to 1
     trace: Floats  # instances
     ref: Floats
     ticks: tuple[tuple[float, str], ...]
-    trace_percentile: float
-    ref_percentile: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +50,16 @@ class ScatterFigure:
     sources: Floats  # (sources, 2)
     trace: Floats  # (instances, 2)
     ref: Floats
-    ref_mean: Floats  # (2,)
-    ring: float  # radius
 
     @property
-    def near(self) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    def ref_mean(self) -> Floats:
+        """The middle of the circle."""
+        return np.asarray(self.ref.mean(axis=0))
+
+    @property
+    def near(self) -> tuple[Limits, Limits] | None:
         """A square around trace and ref, where it shows much more than the whole does."""
-        both = np.concatenate([self.trace, self.ref, [self.ref_mean + self.ring, self.ref_mean - self.ring]])
+        both = np.concatenate([self.trace, self.ref, [self.ref_mean + RING_95, self.ref_mean - RING_95]])
         low, high = both.min(axis=0), both.max(axis=0)
         middle, half = (low + high) / 2, 0.6 * float((high - low).max())
         if 2 * half > NEAR_SHARE * float(np.ptp(self.sources, axis=0).min()):
@@ -75,28 +68,17 @@ class ScatterFigure:
 
 
 @dataclass(frozen=True)
-class ShareRow:
-    """What a feature contributes."""
-
-    feature: str
-    match: float
-    rarity: float
-    difference: float
-    total: float
-
-
-@dataclass(frozen=True)
 class ScaleFigure:
     """The LR on its scale."""
 
-    limits: tuple[float, float]
+    limits: Limits
     steps: tuple[float, ...]  # edges of the verbal scale (log10), increasing
-    band: tuple[float, float]  # of the reported LR
+    band: Limits  # of the reported LR
     words: str
     raw: float
     bounded: float
-    bounds: tuple[float, float]
-    interval: tuple[float, float] | None
+    bounds: Limits
+    interval: Limits | None
 
     @property
     def raw_visible(self) -> bool:
@@ -105,7 +87,7 @@ class ScaleFigure:
 
     @property
     def interval_visible(self) -> bool:
-        """Whether any of the interval is."""
+        """Whether any of the interval is in the picture."""
         return self.interval is not None and self.interval[1] > self.limits[0] and self.interval[0] < self.limits[1]
 
 
@@ -120,23 +102,12 @@ def strips(case: Case) -> list[Strip]:
         low, high = min(low, trace.min(), ref.min()), max(high, trace.max(), ref.max())
         margin = 0.04 * (high - low) or 1.0
         limits = (float(low - margin), float(high + margin))
-        found.append(
-            Strip(
-                share.feature,
-                share.unit,
-                limits,
-                _hill(raw[:, k], limits),
-                trace,
-                ref,
-                tuple(_ticks(limits, system.transform)),
-                share.trace_percentile,
-                share.ref_percentile,
-            )
-        )
+        ticks = tuple(_ticks(limits, system.transform))
+        found.append(Strip(share, limits, _hill(raw[:, k], limits), trace, ref, ticks))
     return found
 
 
-def _hill(values: Floats, limits: tuple[float, float]) -> Floats:
+def _hill(values: Floats, limits: Limits) -> Floats:
     """A kernel density with Silverman's width, scaled to 1."""
     spread = min(values.std(ddof=1), float(np.subtract(*np.quantile(values, [0.75, 0.25]))) / 1.349) or values.std()
     width = max(0.9 * spread * len(values) ** -0.2, 1e-12 + 1e-3 * (limits[1] - limits[0]))
@@ -145,7 +116,7 @@ def _hill(values: Floats, limits: tuple[float, float]) -> Floats:
     return np.column_stack([grid, density / density.max()])
 
 
-def _ticks(limits: tuple[float, float], transform: str) -> list[tuple[float, str]]:
+def _ticks(limits: Limits, transform: str) -> list[tuple[float, str]]:
     if transform == "none":
         return [(tick, tick_label(tick)) for tick in nice_ticks(*limits, 4)]
     log, back = (math.log10, lambda v: 10**v) if transform == "log10" else (math.log, math.exp)
@@ -160,28 +131,8 @@ def _ticks(limits: tuple[float, float], transform: str) -> list[tuple[float, str
     return [(log(tick), tick_label(tick)) for tick in ticks]
 
 
-def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two limits, ``most`` or fewer.
-
-    >>> nice_ticks(0.13, 0.88, 4)
-    [0.2, 0.4, 0.6, 0.8]
-    """
-    size = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next(
-        size * k for k in (1, 2, 5, 10, 20) if math.floor(high / (size * k)) - math.ceil(low / (size * k)) < most
-    )
-    digits = max(0, -math.floor(math.log10(step)))
-    return [round(k * step, digits) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def tick_label(value: float) -> str:
-    """A round number without the zeros that it does not need."""
-    text = number(value, 4)
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
-
-
 def scatter_figure(case: Case) -> ScatterFigure | None:
-    """Nothing for a model of one axis."""
+    """Sources, trace and ref on the two axes along which sources differ most; none if the model has one axis only."""
     model = case.system.point
     if model.projection.shape[-1] < 2:
         return None
@@ -198,20 +149,8 @@ def scatter_figure(case: Case) -> ScatterFigure | None:
         return on_axes(values)[:, pick]
 
     names = {axis.axis: ", ".join(feature for feature, _ in axis.features[:2]) for axis in case.explanation.axes}
-    ref = at(case.ref.side.values)
-    return ScatterFigure(
-        ((first, names[first]), (second, names[second])),
-        sources[:, pick],
-        at(case.trace.side.values),
-        ref,
-        ref.mean(axis=0),
-        RING_95,
-    )
-
-
-def share_rows(case: Case) -> list[ShareRow]:
-    """One row for every feature, as in the explanation."""
-    return [ShareRow(f.feature, f.match, f.rarity, f.difference, f.log10_lr) for f in case.explanation.features]
+    axes = (first, names[first]), (second, names[second])
+    return ScatterFigure(axes, sources[:, pick], at(case.trace.side.values), at(case.ref.side.values))
 
 
 def scale_figure(case: Case) -> ScaleFigure:

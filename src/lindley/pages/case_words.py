@@ -1,64 +1,50 @@
-"""What a case report says, in English and in Dutch: plain sentences for the court, and the names of its parts."""
+"""What is said of a case, in English and in Dutch: plain sentences for the court, and the names of the parts of its report;
+and for the terminal the same of a batch and of a trained system.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from importlib.resources import files
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Mapping, Sequence
 
 import yaml
 
-from lindley.casework.verbal import LANGUAGES, Scale
+from lindley.casework.case import Batch, Case
+from lindley.casework.laboratory import LANGUAGES, Scale
+from lindley.pages.numerals import fixed, lr_text, number, percent, ratio_text, shorten
+from lindley.pages.page import asset
+from lindley.system.kinds import CALIBRATIONS
+from lindley.system.names import ModelName
+from lindley.system.system import System
 
-if TYPE_CHECKING:
-    from lindley.casework.case import Case
+__all__ = [
+    "WORDS",
+    "batch_csv",
+    "batch_rows",
+    "calibration_steps",
+    "conclusion",
+    "describe_batch",
+    "describe_case",
+    "describe_training",
+    "reading",
+    "verbal_range",
+]
 
-__all__ = ["WORDS", "conclusion", "lr_text", "power", "ratio_text", "reading", "verbal_range"]
-
-_SUPERSCRIPT = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
-_LARGE = {"en": ("million", "billion"), "nl": ("miljoen", "miljard")}
+WIDTH = 100
+MOST_PRINTED = 12
+"""Traces, and refs, of a matrix that is printed; a larger one belongs in a file."""
 _BARELY = 1.1
 """LRs below this are told as equal probabilities."""
 
 
-def _load() -> dict[str, dict[str, str]]:
-    """By language and by the name of the text."""
-    texts = yaml.safe_load(files("lindley.pages").joinpath("case_words.yaml").read_text(encoding="utf-8"))
-    return {language: {name: text[language] for name, text in texts.items()} for language in LANGUAGES}
-
-
-WORDS = _load()
-
-
-def power(log10_lr: float) -> str:
-    """``10³·⁴`` has no place in a sentence: a whole power of ten, cut towards 1.
-
-    >>> power(33.9), power(-580.2)
-    ('10³³', '10⁻⁵⁸⁰')
-    """
-    return "10" + str(int(log10_lr)).translate(_SUPERSCRIPT)
-
-
-def lr_text(log10_lr: float, language: str = "en") -> str:
-    """An LR of 1 or more as a person says it, cut to two digits: never more than it is.
-
-    >>> lr_text(2.76), lr_text(7.29), lr_text(7.29, "nl"), lr_text(0.31), lr_text(15.2)
-    ('570', '19 million', '19 miljoen', '2.0', '10¹⁵')
-    """
-    if log10_lr >= 12:
-        return power(log10_lr)
-    exponent = math.floor(log10_lr + 1e-12)
-    mantissa = math.floor(10 ** (log10_lr - exponent + 1) + 1e-9)  # 10 to 99
-    mantissa = min(max(mantissa, 10), 99)
-    for size, word in zip((6, 9), _LARGE[language], strict=True):
-        if size <= exponent < size + 3:
-            return f"{_plain(mantissa, exponent - size - 1, language)} {word}"
-    return _plain(mantissa, exponent - 1, language)
-
-
-def _plain(mantissa: int, exponent: int, language: str) -> str:
-    text = f"{mantissa * 10**exponent:,}" if exponent >= 0 else f"{mantissa / 10:.1f}"
-    return text if language == "en" else text.translate(str.maketrans(",.", ".,"))
+_TEXTS = yaml.safe_load(asset("case_words.yaml"))
+WORDS: dict[str, dict[str, str]] = {
+    language: {name: text[language] for name, text in _TEXTS.items()} for language in LANGUAGES
+}
+"""By language and by the name of the text."""
 
 
 def reading(log10_lr: float, scale: Scale, language: str) -> str:
@@ -80,13 +66,6 @@ def conclusion(case: Case) -> list[str]:
     return sentences
 
 
-def ratio_text(log10_lr: float, language: str) -> str:
-    """An LR of any size: ``1/420`` for one below 1."""
-    if log10_lr <= -12:
-        return power(log10_lr)
-    return lr_text(log10_lr, language) if log10_lr >= 0 else f"1/{lr_text(-log10_lr, language)}"
-
-
 def verbal_range(case: Case) -> str:
     """The verbal equivalents at both ends of the interval, within the bounds."""
     interval = case.explanation.interval
@@ -98,3 +77,113 @@ def verbal_range(case: Case) -> str:
         for end in (interval.lower, interval.upper)
     ]
     return ends[0] if ends[0] == ends[1] else " … ".join(ends)
+
+
+def calibration_steps(system: System) -> str:
+    """The calibrations of a system, in words."""
+    return ", ".join(CALIBRATIONS[step].words for step in ModelName.parse(system.name).calibrations)
+
+
+def describe_case(case: Case) -> str:
+    """The conclusion, the numbers, and what to keep in mind."""
+    words, said = WORDS[case.language], case.explanation
+    lines = [
+        f"{words['trace']} {case.trace_label} ({said.n_trace}×), {words['ref'].lower()} {case.ref_label} ({said.n_ref}×); "
+        f"{words['system'].lower()} {case.system.file}, {case.system.name}",
+        "",
+        *(line for sentence in conclusion(case) for line in textwrap.wrap(sentence, WIDTH)),
+        "",
+    ]
+    lower, upper = (fixed(bound) for bound in said.bounds)
+    reported, calculated = (ratio_text(v, case.language) for v in (said.log10_lr_bounded, said.log10_lr))
+    facts = [
+        (words["log10_lr"], fixed(said.log10_lr), f"LR {calculated}"),
+        (words["log10_bounded"], fixed(said.log10_lr_bounded), f"LR {reported}; {lower} … {upper}"),
+        (words["log10_similarity"], fixed(said.log10_similarity), ""),
+        (words["log10_typicality"], fixed(said.log10_typicality), ""),
+    ]
+    if said.calibrated:
+        facts.append((words["log10_model"], fixed(said.log10_lr_model), ""))
+    if said.interval is None:
+        facts.append((words["interval"].format(level=90), "–", words["no_interval"]))
+    else:
+        level = words["interval"].format(level=round(100 * said.interval.level))
+        ends = f"{fixed(said.interval.lower)} … {fixed(said.interval.upper)}"
+        facts.append((level, ends, words["interval_how"].format(n=said.interval.replicates)))
+    name, value = (max(len(fact[i]) for fact in facts) for i in (0, 1))
+    lines += [f"  {a:<{name}}  {b:>{value}}  {c}".rstrip() for a, b, c in facts]
+    if said.calibrated:
+        steps, model, llr = calibration_steps(case.system), fixed(said.log10_lr_model), fixed(said.log10_lr)
+        text = words["calibrated"].format(steps=steps, model=model, llr=llr)
+        lines += ["", *textwrap.wrap(text, WIDTH)]
+    lines += ["", *_remarks(words, [remark.in_language(case.language) for remark in case.remarks])]
+    return "\n".join(lines)
+
+
+def describe_batch(batch: Batch) -> str:
+    """What to keep in mind about a matrix."""
+    lower, upper = (fixed(bound) for bound in batch.system.bounds)
+    lines = [
+        f"{len(batch.trace.labels)} traces × {len(batch.ref.labels)} refs; system {batch.system.file}, "
+        f"{batch.system.name}. Validation supports log10 LRs from {lower} to {upper}.",
+        "",
+    ]
+    return "\n".join(lines + _remarks(WORDS["en"], [remark.message for remark in batch.remarks]))
+
+
+def batch_rows(batch: Batch) -> tuple[list[str], list[list[str]]] | None:
+    """Header and rows of a matrix that fits on a screen, with a star where the bounds are passed; else nothing."""
+    if max(batch.log10_lr.shape) > MOST_PRINTED:
+        return None
+    header = ["trace", *(shorten(label) for label in batch.ref.labels)]
+    rows = []
+    for label, llrs, bounded in zip(batch.trace.labels, batch.log10_lr.tolist(), batch.bounded.tolist(), strict=True):
+        cells = [f"{fixed(a)}{'' if a == b else '*'}" for a, b in zip(llrs, bounded, strict=True)]
+        rows.append([shorten(label), *cells])
+    return header, rows
+
+
+def batch_csv(batch: Batch) -> str:
+    """The matrix of log10 LRs: a row for every trace, a column for every ref, numbers in full."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trace", *batch.ref.labels])
+    for label, row in zip(batch.trace.labels, batch.log10_lr.tolist(), strict=True):
+        writer.writerow([label, *map(repr, row)])
+    return text.getvalue()
+
+
+def describe_training(system: System) -> str:
+    """What was trained on what, and what its validation says of it."""
+    about = system.about
+    data, validation = about["data"], about["validation"]
+    lower, upper = system.bounds
+    replicates = f"{about['bootstrap']} bootstrap replicates tell how sure it is"
+    paragraphs = [
+        f"{system.name}, trained on {data['rows']:,} measurements of {data['sources']:,} sources in {len(system.features)} "
+        f"features; {replicates if about['bootstrap'] else 'without replicates, no LR has an interval'}.",
+        f"Validation, by {validation['how']}: Cllr {number(validation['cllr'])} (0 is perfect, 1 says nothing), of which "
+        f"{number(validation['cllr_min'])} for want of discrimination and {number(validation['cllr_cal'])} for want of "
+        f"calibration. Of {validation['pairs_same']:,} same-source pairs {percent(validation['misleading_same'])} had an LR "
+        f"below 1; of {validation['pairs_different']:,} different-source pairs {percent(validation['misleading_different'])} "
+        "had one above 1.",
+        f"These pairs support LRs from {ratio_text(lower, 'en')} to {ratio_text(upper, 'en')} (log10 {fixed(lower)} to "
+        f"{fixed(upper)}): cases report nothing beyond.",
+    ]
+    if system.calibration.steps:
+        paragraphs.append("Its LR is calibrated afterwards, and is therefore not similarity over typicality.")
+    elif validation["cllr_cal"] > max(validation["cllr_min"], 0.05):
+        paragraphs.append(
+            "Most of its Cllr is for want of calibration: its LRs are too large or too small. The robust model, or "
+            f"{system.name}+logistic, may serve better; 'lindley run' compares them."
+        )
+    return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+
+
+def _remarks(words: Mapping[str, str], remarks: Sequence[str]) -> list[str]:
+    if not remarks:
+        return [words["nothing"]]
+    lines = [f"{words['keep_in_mind']}:"]
+    for remark in remarks:
+        lines += textwrap.wrap(remark, WIDTH, initial_indent="  • ", subsequent_indent="    ")
+    return lines

@@ -1,22 +1,28 @@
 """What the figures of a report show, as plain numbers: computed in one place, drawn in others, tested as data.
 
-Every class is one figure, or one panel of it, ready to be drawn: no drawing computes anything but positions.
-LLRs are log10. Arrays are float64. Nothing here knows of matplotlib or plotly.
+Every class is one figure, or one panel of it, ready to be drawn. Where things go in it is computed once as well, below, so
+that the screen and the printed figures agree. LLRs are log10. Arrays are float64. Nothing here knows of matplotlib or plotly.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+
+import numpy as np
 
 from lindley.evaluation.axes import AxisKind
 from lindley.evaluation.curves import Ece, Histogram, PavCurve, Tippett
+from lindley.evaluation.pair_grid import NamedPair
 from lindley.llrs import Floats
+from lindley.pages.numerals import number, shorten
+from lindley.pages.palette import BANDS, INK, MUTED
+from lindley.plot import pav_limits
+from lindley.system.kinds import Family
 
 __all__ = [
-    "AxisFigure",
     "AxisPanel",
+    "Band",
     "CalibrationFigure",
     "CalibrationPanel",
     "Curve",
@@ -28,8 +34,17 @@ __all__ = [
     "OutlierFigure",
     "Report",
     "SummaryFigure",
+    "SummaryLayout",
     "SummaryRow",
+    "calibration_limits",
+    "loss_limits",
+    "summary_layout",
 ]
+
+
+def calibration_share(cllr: float, cllr_min: float) -> float:
+    """(Cllr − Cllr_min)/Cllr, or 0 where nothing is wrong."""
+    return (cllr - cllr_min) / cllr if cllr > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,7 @@ class SummaryRow:
 
     name: str  # as in results.json
     label: str  # in words, short enough for an axis: "sources, N=2, varying"
-    family: Literal["single", "double", "robust", "benchmark"]  # squares, circles, triangles, bands
+    family: Family  # squares, circles, triangles, bands
     calibrated: bool  # post-hoc
     validate: float
     validate_error: float  # 2 s.e.m.; 0 with one split
@@ -46,13 +61,17 @@ class SummaryRow:
     test_error: float
     test_median: float
     test_min: float  # mean Cllr_min
-    per_split: tuple[float, ...]  # test Cllr
     is_score: bool = False  # trained as a score, without densities
 
     @property
     def keeps_reading(self) -> bool:
         """Whether its LR is similarity over typicality."""
         return not (self.calibrated or self.is_score)
+
+    @property
+    def calibration_share(self) -> float:
+        """What part of the mean test Cllr is for want of calibration."""
+        return calibration_share(self.test, self.test_min)
 
 
 @dataclass(frozen=True)
@@ -77,8 +96,6 @@ class Curve:
 class LossFigure:
     """Figure 2: Cllr over the epochs of one run of a neural model; neutral is 1. Long trainings are thinned."""
 
-    model: str
-    split: int  # from 0; people count from 1
     train: Curve
     validate: Curve
     axes: tuple[Curve, ...]  # validation Cllr of every axis on its own
@@ -94,37 +111,23 @@ class AxisPanel:
     axis: int  # from 0
     kind: AxisKind
     cllr: float
-    cllr_min: float
     histogram: Histogram
-    quantile_h1: Floats  # standard normal quantiles
-    z_h1: Floats  # sorted z-scores of same-source pairs; on the identity if the model is right
-    quantile_h2: Floats
-    z_h2: Floats
+    qq: tuple[Curve, Curve]  # h1, h2: sorted z-scores over normal quantiles, on the identity if the model is right
     features: tuple[tuple[str, float], ...]  # the features that weigh most in the axis, with their loadings
-
-
-@dataclass(frozen=True, eq=False)
-class AxisFigure:
-    """Figures 3 and 4."""
-
-    model: str
-    split: int  # from 0; people count from 1
-    panels: tuple[AxisPanel, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationPanel:
     """A calibration (PAV) plot: LLR as given against LLR after PAV; on the identity if it is calibrated."""
 
-    model: str
     split: int  # from 0; people count from 1
     which: str  # "median", "worst", "best": of the runs, by their validation Cllr
     cllr: float
     cllr_min: float
     pav: PavCurve
     validate: float = math.nan  # Cllr of the run on its validation pairs
-    same: tuple[tuple[str, str, float], ...] = ()  # trace, ref and LLR to mark below the curve: a few hundred at
-    different: tuple[tuple[str, str, float], ...] = ()  # most, spread over the ranks, the misleading extremes always
+    same: tuple[NamedPair, ...] = ()  # to mark below the curve: a few hundred at most,
+    different: tuple[NamedPair, ...] = ()  # spread over the ranks, the misleading extremes always
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,19 +142,21 @@ class CalibrationFigure:
 class OmnibusFigure:
     """Figure 6: the LLRs of the median run on test pairs."""
 
-    model: str
-    split: int  # from 0; people count from 1
     pairs_same: int
     pairs_different: int
     cllr: float
     cllr_min: float
     eer: float
-    calibration_share: float  # (Cllr − Cllr_min)/Cllr
     histogram: Histogram
     ece: Ece
     tippett: Tippett
-    misleading_same: tuple[tuple[str, str, float], ...]  # the worst same-source pairs: trace, ref, LLR
-    misleading_different: tuple[tuple[str, str, float], ...]  # the worst different-source pairs
+    misleading_same: tuple[NamedPair, ...]  # the worst same-source pairs: trace, ref, LLR
+    misleading_different: tuple[NamedPair, ...]  # the worst different-source pairs
+
+    @property
+    def calibration_share(self) -> float:
+        """What part of the Cllr is for want of calibration."""
+        return calibration_share(self.cllr, self.cllr_min)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,6 @@ class Outlier:
 class OutlierFigure:
     """Figure 8: the sources that cost most, and the mean Cllr when the k worst are left out."""
 
-    model: str
     outliers: tuple[Outlier, ...]  # the costliest first
     cllr: float  # mean over the splits
     without: tuple[float, ...]  # mean Cllr without the 0, 1, 2, … costliest sources
@@ -197,7 +201,7 @@ class ModelFigures:
     name: str
     split: int  # the median run, by validation Cllr
     loss: LossFigure | None  # neural models
-    axes: AxisFigure | None  # models that factor over axes
+    axes: tuple[AxisPanel, ...]  # figures 3 and 4; none of a model that does not factor over axes
     runs: CalibrationFigure  # worst, median and best run
     omnibus: OmnibusFigure
     outliers: OutlierFigure
@@ -215,3 +219,127 @@ class Report:
     data: DataFigure
     findings: tuple[str, ...]  # what the checks of the table noticed
     best: str  # the uncalibrated model with the lowest mean validation Cllr: the one that is shown first
+
+
+@dataclass(frozen=True)
+class Band:
+    """A benchmark across the grand summary: mean test Cllr and two standard errors either side."""
+
+    label: str
+    short: str  # for a phone
+    mean: float
+    error: float
+    colour: str
+    dash: str  # plotly's name
+
+
+@dataclass(frozen=True)
+class SummaryLayout:
+    """Where things go in the grand summary; computed once so that screen and paper agree."""
+
+    labels: tuple[str, ...]  # of the lines, from the top
+    places: tuple[float, ...]  # of every row of the figure, counted in lines from the top
+    bands: tuple[Band, ...]  # also the oracle and the neutral line; from the right
+    benchmarks: int  # how many of the lines, at the end, are benchmarks
+    log: bool
+    limits: tuple[float, float]  # of Cllr
+
+    def share(self, cllr: float) -> float:
+        """How far along the axis a Cllr is, 0 to 1."""
+        low, high = self.limits
+        if self.log:
+            return math.log(cllr / low) / math.log(high / low)
+        return (cllr - low) / (high - low)
+
+    def has_room(self, text: str, cllr: float, letters: int) -> bool:
+        """Whether a label fits to the right of a line; ``letters``: how many the whole axis is wide."""
+        return len(text) < (1 - self.share(cllr)) * letters
+
+    def span(self, mean: float, error: float) -> tuple[float, float]:
+        """How long an error bar is below and above its mean; on a log axis the lower end stays on the paper."""
+        return (min(error, mean - self.limits[0] * 1.001) if self.log else error), error
+
+
+def summary_layout(figure: SummaryFigure) -> SummaryLayout:
+    """Neural models first, one line for a single and a double of the same label; then the benchmarks.
+
+    Across run the best benchmark as it is and the best one after calibration (by validation, so that the test figures
+    choose nothing), as the paper's two dashed lines.
+    """
+    lines: list[list[int]] = []
+    of_label: dict[tuple[str, bool], int] = {}
+    order = sorted(range(len(figure.rows)), key=lambda i: figure.rows[i].family == "benchmark")
+    for i in order:
+        row = figure.rows[i]
+        key = (row.label, row.family == "benchmark")
+        at = of_label.get(key)
+        if at is None or row.family in {figure.rows[j].family for j in lines[at]}:
+            of_label[key] = len(lines)
+            lines.append([i])
+        else:
+            lines[at].append(i)
+    places = [0.0] * len(figure.rows)
+    for at, members in enumerate(lines):
+        for i in members:
+            shift = {"single": -0.17, "double": 0.17}.get(figure.rows[i].family, 0.0) if len(members) > 1 else 0.0
+            places[i] = at + shift
+    seen: dict[str, int] = {}
+    labels = []
+    for members in lines:
+        first = figure.rows[members[0]]
+        seen[first.label] = seen.get(first.label, 0) + 1
+        labels.append(first.label if seen[first.label] == 1 else f"{first.label} ({first.name})")
+    low, high, log = _summary_limits(figure)
+    bands = [*_bands(figure)]
+    if figure.oracle is not None and figure.oracle[0] > 0:
+        bands.append(Band("oracle: the true LRs", "oracle", *figure.oracle, INK, "dot"))
+    if low < 1 < high:
+        bands.append(Band("neutral", "neutral", 1.0, 0.0, MUTED, "longdash"))
+    bands.sort(key=lambda band: -band.mean)
+    benchmarks = sum(figure.rows[members[0]].family == "benchmark" for members in lines)
+    return SummaryLayout(tuple(labels), tuple(places), tuple(bands), benchmarks, log, (low, high))
+
+
+def _summary_limits(figure: SummaryFigure) -> tuple[float, float, bool]:
+    means = [v for row in figure.rows for v in (row.validate, row.test) if math.isfinite(v) and v > 0]
+    means += [figure.oracle[0]] if figure.oracle and figure.oracle[0] > 0 else []
+    if not means:
+        return 0.0, 1.0, False
+    tops = [v + e for row in figure.rows for v, e in _both(row) if math.isfinite(v + e)]
+    log = max(means) / min(means) > 10
+    if log:
+        ends = [v - e for row in figure.rows for v, e in _both(row) if v - e > min(means) / 2]
+        return min([*means, *ends]) / 1.25, max([*means, *tops]) * 1.25, True
+    return 0.0, max([*means, *tops]) * 1.08, False
+
+
+def _both(row: SummaryRow) -> tuple[tuple[float, float], tuple[float, float]]:
+    return (row.validate, row.validate_error), (row.test, row.test_error)
+
+
+def _bands(figure: SummaryFigure) -> list[Band]:
+    if all(row.family == "benchmark" for row in figure.rows):
+        return []
+    bands = []
+    for calibrated, colour, dash in zip((False, True), BANDS, ("dash", "dashdot"), strict=True):
+        some = [r for r in figure.rows if r.family == "benchmark" and r.calibrated == calibrated and r.test > 0]
+        if some:
+            best = min(some, key=lambda row: row.validate)
+            kind = f"{'calibrated' if calibrated else 'raw'} benchmark"
+            label = f"best {kind}, {shorten(best.label, 40)}: {number(best.test)}"
+            bands.append(Band(label, f"{kind} {number(best.test)}", best.test, best.test_error, colour, dash))
+    return bands
+
+
+def loss_limits(figure: LossFigure) -> tuple[float, float]:
+    """The range of Cllr that a loss plot shows, for its log axis: a few spikes may be beyond it."""
+    every = np.concatenate([curve.y for curve in (figure.train, figure.validate, *figure.axes)])
+    every = every[np.isfinite(every) & (every > 0)]
+    low, high = (float(every.min()), float(np.quantile(every, 0.999))) if every.size else (0.1, 1.0)
+    return low * 0.85, max(high, 1.0) * 1.3
+
+
+def calibration_limits(figure: CalibrationFigure) -> tuple[float, float]:
+    """One view for all panels, so that they can be compared."""
+    same = np.array([llr for panel in figure.panels for *_, llr in panel.same])
+    return pav_limits(same, *(panel.pav for panel in figure.panels))

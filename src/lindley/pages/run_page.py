@@ -1,85 +1,81 @@
-"""One HTML file that holds a whole report: text, tables, figure data, plotly.js and pictures.
+"""The report of a run: text, tables, figure data, plotly.js and pictures in one HTML file.
 
-Nothing is fetched: the page carries a policy that forbids it, and lets no script run but the three that are written here,
-known by their hash. Names come from users' tables. As text they are escaped by jinja2, inside figure data every "<" is
-written as its number, so that no name can end a script.
+Inside figure data every "<" is written as its number, so that no name of a user's table can end a script.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
-from lindley.pages import palette, screen
-from lindley.pages.headline import headline
-from lindley.pages.pictures import Picture, draw_pictures, save_figures
-from lindley.pages.run_figures import ModelFigures, Report, SummaryRow
-from lindley.pages.scatter import MOST_FEATURES
-from lindley.pages.tables import covariance_table
-from lindley.pages.templates import asset, template
-from lindley.table.export import write_atomically
+from lindley.experiment.saved import SavedRun
+from lindley.llrs import Floats
+from lindley.pages import palette, run_screen
+from lindley.pages.numerals import number, scientific
+from lindley.pages.page import Picture, asset, render_page
+from lindley.pages.run_build import build_report
+from lindley.pages.run_drawings import MOST_FEATURES, draw_pictures, save_pictures
+from lindley.pages.run_figures import Report
+from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title
+from lindley.table.table import write_atomically
 
-__all__ = ["render", "write_report"]
+__all__ = ["MOST_COLUMNS", "covariance_table", "render_run", "write_report", "write_run_report"]
 
-MARKS = {"single": "■", "double": "●", "robust": "▲", "benchmark": "◆"}
+MOST_COLUMNS = 30
+"""More columns than this on a page are no table for a person; the first are shown, and the page says so."""
+
+
+def write_run_report(folder: Path) -> Path:
+    """The report of the run that was saved in a folder, written there; the path of the page."""
+    return write_report(build_report(SavedRun.open(folder)), folder)
 
 
 def write_report(report: Report, folder: Path) -> Path:
     """Write ``report.html`` and ``figures/`` into a folder; the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = draw_pictures(report)
-    save_figures(report, folder / "figures", pictures)
+    save_pictures(folder / "figures", pictures)
     path = folder / "report.html"
-    write_atomically(path, render(report, pictures).encode("utf-8"))
+    write_atomically(path, render_run(report, pictures).encode("utf-8"))
     return path
 
 
-def render(report: Report, pictures: Mapping[str, Picture] | None = None) -> str:
+def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) -> str:
     """The page as text; ``pictures``: if they are drawn already."""
     drawn = draw_pictures(report, every_loss=False) if pictures is None else pictures
-    scripts = {
-        "first": asset("lindley.pages", "first.js"),
-        "plotly": _plotly(),
-        "page": asset("lindley.pages", "run.js"),
-    }
     store = _Store()
-    store.add("all", {"summary": screen.summary_figure(report.summary), **screen.kind_figures(report.kinds)})
+    store.add("all", {"summary": run_screen.summary_figure(report.summary), **run_screen.kind_figures(report.kinds)})
     for at, model in enumerate(report.models):
-        store.add(f"model-{at}", screen.model_figures(model))
-    rows = {row.name: row for row in report.summary.rows}
+        store.add(f"model-{at}", run_screen.model_figures(model))
     shown_first = next((at for at, model in enumerate(report.models) if model.name == report.best), 0)
-    page = template("lindley.pages", "run.html", number=palette.number, plain=palette.plain, signed=_signed)
-    return page.render(
+    return render_page(
+        "run.html",
+        {"first": asset("first.js"), "plotly": _plotly(), "page": asset("run.js")},
+        language="en",
         report=report,
         headline=headline(report),
-        rows=rows,
-        labels=palette.model_labels(report.summary),
-        marks=MARKS,
-        kinds=palette.KINDS,
+        labels=model_labels(report.summary),
+        marks=palette.MARKS,
+        kinds=AXIS_KINDS,
         shown_first=shown_first,
-        share=_calibration_share,
-        panel_title=palette.panel_title,
+        panel_title=panel_title,
         place=store.place,
         sets=store.sets,
-        settings=_json({"config": screen.CONFIG, "template": screen.TEMPLATE}),
-        scatter=_json(screen.data_figures(report.data, _marked(report, shown_first))),
+        settings=_json({"config": run_screen.CONFIG, "template": run_screen.TEMPLATE}),
+        scatter=_json(run_screen.data_figures(report.data, _marked(report, shown_first))),
         tables=[
             ("within", "Within-source covariance", covariance_table(report.data.features, report.data.within)),
             ("between", "Between-source covariance", covariance_table(report.data.features, report.data.between)),
         ],
         most_features=MOST_FEATURES,
-        image=lambda name: _image(drawn[name]) if name in drawn else None,
-        still=lambda name, at: _image(drawn[name], smaller=True) if at == shown_first and name in drawn else None,
-        style=Markup(asset("lindley.pages", "style.css")),
-        scripts={name: Markup(text) for name, text in scripts.items()},
-        policy=_policy(scripts.values()),
+        image=lambda name: drawn[name].address() if name in drawn else None,
+        still=lambda name, at: drawn[name].address(smaller=True) if at == shown_first and name in drawn else None,
     )
 
 
@@ -91,9 +87,8 @@ class _Store:
     """
 
     sets: dict[str, Markup] = field(default_factory=dict)
-    _of: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    _known: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _heights: dict[tuple[str, str], int] = field(default_factory=dict)
+    _known: dict[str, tuple[str, str, int]] = field(default_factory=dict)  # set, name and height, by the data
+    _of: dict[tuple[str, str], tuple[str, str, int]] = field(default_factory=dict)
 
     def add(self, name: str, figures: Mapping[str, dict[str, Any]]) -> None:
         """Keep the figures of a set."""
@@ -101,30 +96,59 @@ class _Store:
         for key, figure in figures.items():
             text = _json(figure)
             if text not in self._known:
-                self._known[text] = (name, key)
+                self._known[text] = name, key, figure["layout"]["height"]
                 kept.append(f"{_json(key)}:{text}")
             self._of[name, key] = self._known[text]
-            self._heights[name, key] = figure["layout"]["height"]
         self.sets[name] = Markup("{" + ",\n".join(kept) + "}")
 
     def place(self, name: str, key: str, alt: str) -> Markup:
         """The element in which the page draws a figure; its height is known before, so that nothing jumps."""
-        kept_in, kept_as = self._of[name, key]
         return Markup(
             '<div class="plot" data-set="{}" data-figure="{}" style="height:{}px" role="img" aria-label="{}"></div>'
-        ).format(kept_in, kept_as, self._heights[name, key], alt)
+        ).format(*self._of[name, key], alt)
 
 
-def _calibration_share(row: SummaryRow) -> float:
-    """What part of the mean Cllr is for want of calibration."""
-    return (row.test - row.test_min) / row.test if row.test > 0 else 0.0
+@dataclass(frozen=True)
+class Cell:
+    """A covariance, and the correlation that it amounts to as a tint: blue above 0, red below."""
+
+    text: str
+    tint: str  # CSS colour
+    correlation: float
+
+
+@dataclass(frozen=True)
+class CovarianceTable:
+    """Rows and columns are features."""
+
+    features: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: int
+
+
+def covariance_table(features: tuple[str, ...], covariance: Floats) -> CovarianceTable:
+    """A covariance as text, tinted by correlation: the units of two features need not be the same.
+
+    Three digits as in the paper, 4.11e−2; the variances of the diagonal are grey.
+    """
+    d = min(len(features), MOST_COLUMNS)
+    deviation = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
+    scale = np.outer(deviation, deviation)
+    correlation = np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0).clip(-1, 1)
+
+    def cell(i: int, j: int) -> Cell:
+        r = float(correlation[i, j])
+        colour, strength = ("0,88,143" if r >= 0 else "179,64,31", 0.42 * abs(r)) if i != j else ("93,106,118", 0.16)
+        return Cell(scientific(float(covariance[i, j])), f"rgba({colour},{strength:.2f})", r)
+
+    rows = tuple(tuple(cell(i, j) for j in range(d)) for i in range(d))
+    return CovarianceTable(features[:d], rows, len(features) - d)
 
 
 def _marked(report: Report, shown_first: int) -> dict[str, str]:
     """The five costliest sources of the model that is shown first, to find in the scatter plot."""
-    model: ModelFigures | None = report.models[shown_first] if report.models else None
-    worst = model.outliers.outliers[:5] if model else ()
-    return {o.source: f"one of the five costliest sources (share in Cllr {palette.number(o.cost)})" for o in worst}
+    worst = report.models[shown_first].outliers.outliers[:5] if report.models else ()
+    return {o.source: f"one of the five costliest sources (share in Cllr {number(o.cost)})" for o in worst}
 
 
 def _json(value: object) -> Markup:
@@ -133,27 +157,6 @@ def _json(value: object) -> Markup:
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return Markup(text)
-
-
-def _signed(value: float) -> str:
-    text = palette.number(value, 2)
-    return text if text.startswith("−") else f"+{text}"
-
-
-def _image(drawn: Picture, smaller: bool = False) -> str:
-    """A picture as a data address; the smaller of both files where either will do."""
-    if smaller and len(drawn.svg) < len(drawn.png):
-        return f"data:image/svg+xml;base64,{base64.b64encode(drawn.svg).decode('ascii')}"
-    return f"data:image/png;base64,{base64.b64encode(drawn.png).decode('ascii')}"
-
-
-def _policy(scripts: Any) -> str:
-    hashes = (base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in scripts)
-    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _plotly() -> str:

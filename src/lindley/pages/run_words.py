@@ -1,34 +1,25 @@
-"""What a report says in words: how models are called, and the facts that somebody needs to repeat a run."""
+"""What the report of a run says in words: how models are called, the result, and the facts that are needed to repeat it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from lindley.experiment.config import DataConfig
-from lindley.system.names import NEURAL, ROBUST, ModelName
+from lindley.pages.numerals import number
+from lindley.pages.run_figures import CalibrationPanel, Report, SummaryFigure, SummaryRow
+from lindley.system.kinds import CALIBRATIONS, GAUSSIANISERS, INTEGRATIONS
+from lindley.system.names import ModelName
 
-__all__ = ["family_of", "kind", "label", "list_facts"]
+__all__ = ["AXIS_KINDS", "headline", "is_neural", "kind", "label", "list_facts", "model_labels", "panel_title"]
 
-CLASSICAL_LABELS = {
-    "robust": "robust",
-    "tlm": "TLM",
-    "tlm-kde": "TLM-KDE",
-    "tlm-bayes": "TLM-Bayes",
-    "ht-plda": "HT-PLDA",
-    "nplda": "NPLDA",
-}
-CALIBRATION_LABELS = {"logistic": "logistic", "kde": "KDE", "pav": "PAV", "elub": "ELUB", "iv": "IV"}
-GAUSSIANISER_LABELS = {"quantile": "quantile", "yeo-johnson": "Yeo-Johnson", "flow": "flow"}
+AXIS_KINDS = {"discriminating": "discriminates", "neutral": "says nothing", "bias": "shifts", "mixed": "mixed"}
+"""What an axis does, in a word or two."""
 
 
-def family_of(spec: ModelName) -> Literal["single", "double", "robust", "benchmark"]:
-    """Which projection a network has, or that it is the robust model; the classical ones are benchmarks."""
-    if spec.root.base == ROBUST:
-        return "robust"
-    if spec.root.base not in NEURAL:
-        return "benchmark"
-    return "single" if spec.base.startswith("ntlm-single-") else "double"
+def is_neural(spec: ModelName) -> bool:
+    """Whether it is one of the paper's networks, with a projection, or made from one."""
+    return spec.kind.family in ("single", "double")
 
 
 def label(name: str, spec: ModelName) -> str:
@@ -38,29 +29,76 @@ def label(name: str, spec: ModelName) -> str:
     """
     if name != str(spec):
         return name  # a label of the author's own choice
-    words = [GAUSSIANISER_LABELS.get(spec.gaussianiser, spec.gaussianiser)] if spec.gaussianiser else []
-    root = spec.root.base
-    if root in NEURAL:
-        _, _, mode, within = root.split("-")
-        words += [mode, f"N={within[1:]}"]
-    else:
-        words.append(CLASSICAL_LABELS.get(root, root))
-    words += [spec.integration] if spec.integration else []
+    words = [GAUSSIANISERS[spec.gaussianiser].label] if spec.gaussianiser else []
+    words.append(spec.kind.label)
+    words += [INTEGRATIONS[spec.integration].label] if spec.integration else []
     words += [f"{option} {value}" for option, value in spec.options]
     words += ["cross-fitted"] if spec.cross_fitted else []
-    return " + ".join([", ".join(words), *(CALIBRATION_LABELS.get(step, step) for step in spec.calibrations)])
+    return " + ".join([", ".join(words), *(CALIBRATIONS[step].label for step in spec.calibrations)])
 
 
 def kind(spec: ModelName) -> str:
     """What kind of prediction a model makes, as a heading of panels side by side."""
     if spec.calibrations:
-        return "after " + " + ".join(CALIBRATION_LABELS.get(step, step) for step in spec.calibrations)
-    if spec.root.base not in NEURAL:
+        return "after " + " + ".join(CALIBRATIONS[step].label for step in spec.calibrations)
+    if not is_neural(spec):
         return f"raw {label(str(spec), spec)}"
     if spec.integration is None:
         return "point value"
     own = set(spec.options) - set(spec.root.options)
     return ", ".join([f"{spec.integration}, integrated", *(f"{option} {value}" for option, value in sorted(own))])
+
+
+def model_labels(figure: SummaryFigure) -> dict[str, str]:
+    """Model names in words: with the projection, where the label leaves it out."""
+    networks = ("single", "double")
+    return {row.name: f"{row.label}, {row.family}" if row.family in networks else row.label for row in figure.rows}
+
+
+def panel_title(panel: CalibrationPanel) -> str:
+    """Which run it is, or which kind of prediction."""
+    return f"{panel.which} run" if panel.which in ("worst", "median", "best") else panel.which
+
+
+def headline(report: Report) -> tuple[str, ...]:
+    """Two to four sentences: the best model as it is, how calibration compares, and how far the floor is."""
+    rows, labels = report.summary.rows, model_labels(report.summary)
+    best = next((row for row in rows if row.name == report.best), None)
+    if best is None:
+        return ()
+    splits = report.summary.splits
+    over = f"on average over {splits} splits (± 2 standard errors)" if splits > 1 else "on the one split of this run"
+    kept = " of the models that keep similarity over typicality" if best.keeps_reading else ""
+    said = [
+        f"Chosen by validation, the best{kept} is “{labels[best.name]}”: its test Cllr is {_test_cllr(best)} {over}."
+    ]
+    raw = [row for row in rows if row.family == "benchmark" and not row.calibrated and row.name != best.name]
+    if raw and best.family != "benchmark":
+        said.append(_against(best, min(raw, key=lambda row: row.validate), "best raw benchmark", labels))
+    calibrated = [row for row in rows if row.calibrated and row.name != best.name]
+    if calibrated:
+        said.append(
+            _against(best, min(calibrated, key=lambda row: row.validate), "best post-hoc calibrated model", labels)
+        )
+    if report.summary.oracle is not None:
+        floor = report.summary.oracle[0]
+        times = f", {number(best.test / floor, 2)} times lower" if floor > 0 and best.test > floor else ""
+        said.append(
+            f"The data are simulated, so the true LRs are known: their Cllr, the floor, is {number(floor)}{times}."
+        )
+    return tuple(said)
+
+
+def _against(best: SummaryRow, other: SummaryRow, what: str, labels: dict[str, str]) -> str:
+    low, high = sorted((best.test, other.test))
+    text = f"The {what}, “{labels[other.name]}”, has {_test_cllr(other)}"
+    if low <= 0 or high / low < 1.05:
+        return f"{text}, about the same."
+    return f"{text}, {number(high / low, 2)} times {'lower' if other.test < best.test else 'higher'}."
+
+
+def _test_cllr(row: SummaryRow) -> str:
+    return number(row.test) + (f" ± {number(row.test_error, 2)}" if row.test_error > 0 else "")
 
 
 def list_facts(content: Mapping[str, Any], source: DataConfig, neural: bool) -> tuple[tuple[str, str], ...]:

@@ -1,37 +1,47 @@
-"""The validation report: one HTML file without scripts, that loads nothing, reads on a screen and prints on A4."""
+"""The report of a validation: one HTML file without scripts, that reads on a screen and prints on A4; and the same as JSON
+and as rows for a terminal: the names of its figures, how to read them, and what is needed to repeat it.
+"""
 
 from __future__ import annotations
 
-import re
+import json
+import math
+import os
+import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import yaml
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lindley.casework.validation import Line, Validation
-from lindley.evaluation.curves import Ece, ece, pav_curve, tippett
+from lindley.errors import LindleyError
+from lindley.evaluation.bootstrap import LEVEL, Estimate
+from lindley.evaluation.curves import Ece, ece, histogram_limits, tippett
 from lindley.evaluation.metrics import cllr, cllr_min
-from lindley.evaluation.square import square_llrs
-from lindley.evaluation.streaming import compress
-from lindley.llrs import Floats
+from lindley.evaluation.pair_grid import PairGrid, compress
+from lindley.llrs import Floats, LLRs
 from lindley.pages import palette
-from lindley.pages.pair_grid import PairGrid
-from lindley.pages.pictures import picture
+from lindley.pages.numerals import figure, grouped, times, with_units
+from lindley.pages.page import asset, picture, render_page, sheet
+from lindley.pages.palette import DASHES
 from lindley.pages.run_drawings import draw_calibration
-from lindley.pages.run_figures import CalibrationFigure, CalibrationPanel
-from lindley.pages.templates import asset, template
-from lindley.pages.thinning import histogram_limits, spread_ranks, thin_pav
-from lindley.pages.validation_record import CHARACTERISTICS, METRICS, Record, grouped, limit, shown, times
+from lindley.pages.run_figures import CalibrationFigure
+from lindley.pages.run_model import calibration_panel
+from lindley.plot import draw_ece, draw_tippett
+from lindley.system.provenance import today, versions
+from lindley.table.table import Table
+from lindley.version import __version__
 
-__all__ = ["draw_coherence", "draw_ece", "draw_pav", "draw_tippett", "render"]
+__all__ = ["CHARACTERISTICS", "METRICS", "Metric", "limit", "render_validation", "rows", "write_validation"]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+FORMAT = "lindley-validation/1"
 WIDTH, HEIGHT = 3.7, 3.0
-MOST_CORNERS, MOST_MARKS = 400, 150
-DASH = (0, (5, 2.5))
 OUTCOMES = {"pass": "✓ pass", "fail": "✗ fail", "not judged": "✗ not judged", "no criterion": "no criterion"}
 VERDICTS = {
     "pass": "The system passes: every criterion is met.",
@@ -40,144 +50,95 @@ VERDICTS = {
 }
 
 
-def render(record: Record) -> str:
+@dataclass(frozen=True)
+class Metric:
+    """How a figure is called, in which unit it is, and how to read it."""
+
+    title: str
+    unit: Literal["bits", "share", "log10"]
+    reading: str
+
+
+_WORDS = yaml.safe_load(asset("validation_words.yaml"))
+CHARACTERISTICS: dict[str, str] = {name: words["title"] for name, words in _WORDS.items()}
+METRICS = {(name, key): Metric(**metric) for name, words in _WORDS.items() for key, metric in words["metrics"].items()}
+
+
+def write_validation(validation: Validation, folder: Path) -> None:
+    """Both files, or neither: they take their names when both are written in full."""
+    files = {
+        "validation.json": json.dumps(to_json(validation), indent=1, ensure_ascii=False, allow_nan=False),
+        "validation.html": render_validation(validation),
+    }
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".validation-") as beside:
+            for name, text in files.items():
+                (Path(beside) / name).write_text(text, encoding="utf-8", newline="\n")
+            for name in files:
+                os.replace(Path(beside) / name, folder / name)
+    except OSError as error:
+        raise LindleyError(f"The report cannot be written to {folder} ({error.strerror or error}).") from error
+
+
+def render_validation(validation: Validation) -> str:
     """The page as text."""
-    validation = record.validation
-    page = template(
-        "lindley.pages",
+    return render_page(
         "validation.html",
-        plain=palette.plain,
-        count_of=grouped,
-        limit=limit,
-        shown=shown,
-        times=times,
-    )
-    return page.render(
-        record=record,
+        language="en",
+        listed=facts(validation),
         validation=validation,
-        title=f"{record.system.name} on {record.table.name}",
-        groups=_groups(validation),
+        title=f"{validation.system.name} on {validation.table.name}",
+        groups=[(name, [line for line in validation.lines if line.characteristic == name]) for name in CHARACTERISTICS],
         characteristics=CHARACTERISTICS,
         metrics=METRICS,
+        limit=limit,
         outcomes=OUTCOMES,
         verdict=VERDICTS[validation.verdict],
         failed=[line for line in validation.lines if line.outcome in ("fail", "not judged")],
-        facts=record.facts(),
         figures=_figures(validation),
-        style=Markup(asset("lindley.pages", "style.css")),
-        policy=POLICY,
     )
-
-
-def _groups(validation: Validation) -> list[tuple[str, list[Line]]]:
-    return [(name, [line for line in validation.lines if line.characteristic == name]) for name in CHARACTERISTICS]
 
 
 def _figures(validation: Validation) -> dict[str, Markup]:
     """The pictures as SVG elements, by name."""
+    grid = PairGrid.of(validation.sources, validation.sources)
     raw, bounded = validation.llr, np.clip(validation.llr, *validation.bounds)
+    tippett_of = partial(_tippett, grid.llrs(raw), validation.bounds)
     drawings: dict[str, tuple[Callable[[], Figure], str]] = {
-        "tippett": (partial(draw_tippett, validation), "Tippett plot of the raw LRs, with the bounds of the system"),
-        "ece": (partial(draw_ece, _ece(raw), _ece(bounded)), "Empirical cross-entropy of the raw and the bounded LRs"),
-        "pav": (partial(draw_pav, validation), "Calibration plots of the raw and of the bounded LRs"),
+        "tippett": (tippett_of, "Tippett plot of the raw LRs, with the bounds of the system"),
+        "ece": (partial(_entropy, raw, bounded), "Empirical cross-entropy of the raw and the bounded LRs"),
+        "pav": (partial(_pav, grid, raw, bounded), "Calibration plots of the raw and of the bounded LRs"),
     }
     if validation.steps:
-        drawings["coherence"] = (partial(draw_coherence, validation), "Cllr against the number of measurements")
-    return {name: _inline(name, draw, alt) for name, (draw, alt) in drawings.items()}
+        drawings["coherence"] = (partial(_coherence, validation), "Cllr against the number of measurements")
+    return {name: picture(draw).element(name, alt) for name, (draw, alt) in drawings.items()}
 
 
-def draw_tippett(validation: Validation) -> Figure:
+def _tippett(llrs: LLRs, bounds: tuple[float, float]) -> Figure:
     """Shares of the pairs with an LR of at least x; the bounds as lines."""
-    llrs = square_llrs(validation.llr)
-    low, high = histogram_limits(llrs)
-    curves = tippett(llrs, np.linspace(low, high, 400))
-    paper, ax = _sheet()
-    ax.plot(curves.llr, curves.same, color=palette.SAME, label="same source")
-    ax.plot(curves.llr, curves.different, color=palette.DIFFERENT, ls=DASH, label="different sources")
-    ax.axvline(0, color=palette.MUTED, lw=0.8, ls=(0, (1, 1.6)))
-    for number, bound in enumerate(validation.bounds):
-        ax.axvline(bound, color=palette.NEUTRAL, lw=1, ls=(0, (6, 2, 1, 2)), label="_" if number else "bounds")
-    ax.set(xlim=(low, high), ylim=(0, 1.02), xlabel="log10 LR (raw)", ylabel="share of pairs at or above")
+    limits = histogram_limits(llrs)
+    paper, ax = sheet(WIDTH, HEIGHT)
+    draw_tippett(ax, tippett(llrs, np.linspace(*limits, 400)))
+    for label, bound in zip(("bounds", "_"), bounds, strict=True):
+        ax.axvline(bound, color=palette.NEUTRAL, lw=1, ls=DASHES["dashdot"], label=label)
+    ax.set(xlim=limits, ylim=(0, 1.02), xlabel="log10 LR (raw)")
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     paper.legend(loc="outside upper center", ncols=3)
     return paper
 
 
-def draw_ece(raw: Ece, bounded: Ece) -> Figure:
+def _entropy(raw: Floats, bounded: Floats) -> Figure:
     """Empirical cross-entropy over prior odds: at log10 odds 0 it is Cllr."""
-    paper, ax = _sheet()
-    ax.plot(raw.prior_log10_odds, raw.neutral, color=palette.MUTED, ls=(0, (1, 1.6)), label="no LR")
-    ax.plot(raw.prior_log10_odds, raw.system, color=palette.SAME, label="raw LRs")
-    ax.plot(bounded.prior_log10_odds, bounded.system, color=palette.NEUTRAL, ls=(0, (6, 2, 1, 2)), label="bounded LRs")
-    ax.plot(raw.prior_log10_odds, raw.pav, color=palette.BEST, ls=DASH, label="best calibration")
-    top = max(float(raw.neutral.max()), min(float(max(raw.system.max(), bounded.system.max())), 2.0))
-    ax.set(xlabel="prior log10 odds", ylabel="empirical cross-entropy (bits)", ylim=(0, 1.05 * top), xlim=(-3, 3))
+    as_is, kept = _ece(raw), _ece(bounded)
+    paper, ax = sheet(WIDTH, HEIGHT)
+    draw_ece(ax, as_is)
+    for line, label in zip(ax.get_lines(), ("no LR", "raw LRs", "best calibration"), strict=True):
+        line.set_label(label)
+    ax.plot(kept.prior_log10_odds, kept.system, color=palette.NEUTRAL, ls=DASHES["dashdot"], label="bounded LRs")
+    top = max(float(as_is.neutral.max()), min(float(max(as_is.system.max(), kept.system.max())), 2.0))
+    ax.set(ylim=(0, 1.05 * top), xlim=(-3, 3))
     paper.legend(loc="outside upper center", ncols=2)
     return paper
-
-
-def draw_pav(validation: Validation) -> Figure:
-    """Calibration plots: on the diagonal if an LR means what it says."""
-    number = np.arange(len(validation.sources))
-    grid = PairGrid(validation.sources, number, number)
-    panels = []
-    for name, llr in (("raw LRs", validation.llr), ("bounded LRs", np.clip(validation.llr, *validation.bounds))):
-        llrs = square_llrs(llr)
-        cells = [grid.misleading_first(llr, same) for same in (True, False)]
-        same, different = (grid.named(llr, each[spread_ranks(len(each), MOST_MARKS)]) for each in cells)
-        panels.append(
-            CalibrationPanel(
-                model="",
-                split=0,
-                which=name,
-                cllr=cllr(llrs),
-                cllr_min=cllr_min(llrs),
-                pav=thin_pav(pav_curve(llrs), MOST_CORNERS),
-                same=same,
-                different=different,
-            )
-        )
-    paper = draw_calibration(CalibrationFigure("", tuple(panels)))
-    paper.set_size_inches(2 * HEIGHT, HEIGHT + 0.3)
-    places = paper.add_gridspec(1, len(panels))  # it was laid out for three
-    for at, ax in enumerate(paper.axes):
-        ax.set_subplotspec(places[0, at])
-    return paper
-
-
-def draw_coherence(validation: Validation) -> Figure:
-    """Cllr as measurements are added one by one."""
-    paper, ax = _sheet()
-    place = np.arange(len(validation.steps))
-    for kind, colour, marker, shift in (("raw", palette.SAME, "o", -0.06), ("bounded", palette.NEUTRAL, "s", 0.06)):
-        found = [step.raw if kind == "raw" else step.bounded for step in validation.steps]
-        value = np.array([each.value for each in found])
-        error = np.array([[max(e.value - e.lower, 0) for e in found], [max(e.upper - e.value, 0) for e in found]])
-        ax.errorbar(
-            place + shift,
-            value,
-            error,
-            fmt=f"{marker}-",
-            ms=4,
-            lw=1.2,
-            elinewidth=0.9,
-            capsize=2.5,
-            color=colour,
-            label=f"Cllr, {kind} LRs",
-        )
-    ax.plot(
-        place, [step.cllr_min for step in validation.steps], "^--", ms=4, lw=1, color=palette.BEST, label="Cllr_min"
-    )
-    ax.set_xticks(place, [times(step.instances) for step in validation.steps])
-    ax.set(xlabel="measurements: trace × ref", ylabel="Cllr", ylim=(0, None))
-    ax.grid(axis="y")
-    paper.legend(loc="outside upper center", ncols=3, columnspacing=1.0, handletextpad=0.4)
-    return paper
-
-
-def _sheet() -> tuple[Figure, Axes]:
-    paper = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    return paper, paper.add_subplot()
 
 
 def _ece(llr: Floats) -> Ece:
@@ -186,14 +147,165 @@ def _ece(llr: Floats) -> Ece:
     return ece(compress(lambda rows, columns: llr[rows, columns], sources, sources))
 
 
-def _inline(name: str, draw: Callable[[], Figure], alt: str) -> Markup:
-    """A picture as an element of the page: its ids are its own, and it has words for those who cannot see it."""
-    svg = picture(draw).svg.decode("utf-8")
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{name}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]+"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]+"', r"\1", svg, count=1)
-    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{Markup.escape(alt)}"', 1))
+def _pav(grid: PairGrid, raw: Floats, bounded: Floats) -> Figure:
+    """Calibration plots: on the diagonal if an LR means what it says."""
+    panels = []
+    for which, llr in (("raw LRs", raw), ("bounded LRs", bounded)):
+        llrs = grid.llrs(llr)
+        panels.append(calibration_panel(grid, llr, cllr(llrs), cllr_min(llrs), which=which))
+    return draw_calibration(CalibrationFigure("", tuple(panels)), columns=2, width=6.0)
+
+
+def _coherence(validation: Validation) -> Figure:
+    """Cllr as measurements are added one by one."""
+    paper, ax = sheet(WIDTH, HEIGHT)
+    place = np.arange(len(validation.steps))
+    for kind, colour, marker, shift in (("raw", palette.SAME, "o", -0.06), ("bounded", palette.NEUTRAL, "s", 0.06)):
+        found = [step.raw if kind == "raw" else step.bounded for step in validation.steps]
+        value = np.array([each.value for each in found])
+        error = np.array([[max(e.value - e.lower, 0) for e in found], [max(e.upper - e.value, 0) for e in found]])
+        style: dict[str, Any] = {"ms": 4, "lw": 1.2, "elinewidth": 0.9, "capsize": 2.5}
+        ax.errorbar(place + shift, value, error, fmt=f"{marker}-", color=colour, label=f"Cllr, {kind} LRs", **style)
+    least = [step.cllr_min for step in validation.steps]
+    ax.plot(place, least, "^--", ms=4, lw=1, color=palette.BEST, label="Cllr_min")
+    ax.set_xticks(place, [times(step.instances) for step in validation.steps])
+    ax.set(xlabel="measurements: trace × ref", ylabel="Cllr", ylim=(0, None))
+    ax.grid(axis="y")
+    paper.legend(loc="outside upper center", ncols=3, columnspacing=1.0, handletextpad=0.4)
+    return paper
+
+
+def facts(v: Validation) -> list[tuple[str, str]]:
+    """What is needed to repeat it, in the order of a table."""
+    system, about, settings = v.system, v.system.about, v.settings
+    trained = about.get("data", {})
+    draws = f"{settings.draws} draws of the measurements"
+    trained_on = f"{trained.get('sources', '?')} sources of {trained.get('name', '?')}"
+    lower, upper = v.bounds
+    n = len(v.sources)
+    pairs = f"{grouped(n)} same-source and {grouped(n * (n - 1))} different-source pairs"
+    return [
+        ("System", f"{system.file}, SHA-256 {system.sha256}"),
+        ("Model", system.name),
+        ("Trained", f"{about.get('created', '')}, on {trained_on}"),
+        ("Its own validation", _own(about.get("validation", {}))),
+        ("Features", ", ".join(with_units(system.features, system.units))),
+        ("Bounds", f"log10 LR from {figure(lower, 'log10')} to {figure(upper, 'log10')}"),
+        ("Table", _table(v.table)),
+        *([] if v.other is None else [("Other table", _table(v.other))]),
+        ("Overlap", f"{v.overlap}" if v.overlap.rows else "none of the measurements was used to train the system"),
+        ("Comparison", f"{times(settings.instances)} measurements, {n} sources: {pairs}"),
+        ("Criteria", v.criteria_file or "none"),
+        ("Intervals", f"{LEVEL:.0%}, bootstrap over sources (or groups of them), {settings.replicates} replicates"),
+        ("Draws", f"seed {settings.seed}; {draws} where figures are means over draws"),
+        ("Made", f"{today()}, with " + ", ".join(f"{name} {number}" for name, number in versions().items())),
+    ]
+
+
+def to_json(v: Validation) -> dict[str, Any]:
+    """Everything, as plain values; null stands for an infinite end of an interval."""
+    system, about = v.system, v.system.about
+    return {
+        "format": FORMAT,
+        "verdict": v.verdict,
+        "judged": v.judged,
+        "lines": [_line(line) for line in v.lines],
+        "coherence": [
+            {
+                "trace": step.instances[0],
+                "ref": step.instances[1],
+                "cllr": {"raw": _estimate(step.raw), "bounded": _estimate(step.bounded)},
+                "cllr_min": step.cllr_min,
+            }
+            for step in v.steps
+        ],
+        "coherence_sources": v.step_sources,
+        "costliest_sources": [{"source": source, "adds_to_cllr": cost} for source, cost in v.costliest],
+        "remarks": list(v.remarks),
+        "overlap": asdict(v.overlap),
+        "criteria": None if v.criteria is None else v.criteria.to_json(),
+        "settings": {**asdict(v.settings), "interval": LEVEL},
+        "sources": len(v.sources),
+        "system": {
+            "file": system.file,
+            "sha256": system.sha256,
+            "model": system.name,
+            "created": about.get("created"),
+            "features": list(system.features),
+            "units": list(system.units),
+            "transform": system.transform,
+            "reference": system.reference,
+            "bounds": list(v.bounds),
+            "validation": about.get("validation"),
+            "data": about.get("data"),
+        },
+        "data": _data(v.table),
+        "other": None if v.other is None else _data(v.other),
+        "made": {"date": today(), "lindley": __version__, "versions": versions()},
+    }
+
+
+def limit(line: Line) -> str:
+    """The criterion of a line, in the unit of its figure."""
+    if line.criterion is None:
+        return "–"
+    return line.criterion.describe(METRICS[line.characteristic, line.metric].unit == "share")
+
+
+def rows(validation: Validation) -> list[tuple[str, str, str, str, str, str]]:
+    """The matrix as text: characteristic, metric, figure judged, interval, criterion, outcome."""
+    table: list[tuple[str, str, str, str, str, str]] = []
+    before = ""
+    for line in validation.lines:
+        metric = METRICS[line.characteristic, line.metric]
+        name = CHARACTERISTICS[line.characteristic]
+        value, interval = "–", "–"
+        if line.estimate is not None:
+            value = figure(line.estimate.value, metric.unit)
+            interval = f"{figure(line.estimate.lower, metric.unit)} to {figure(line.estimate.upper, metric.unit)}"
+        criterion = limit(line)
+        table.append(("" if name == before else name, metric.title, value, interval, criterion, line.outcome))
+        before = name
+    return table
+
+
+def _own(validation: dict[str, Any]) -> str:
+    cllr = validation.get("cllr")
+    if not isinstance(cllr, int | float):
+        return "not in the file"
+    return f"Cllr {figure(float(cllr), 'bits')} of the raw LRs ({validation.get('how', 'not known how')})"
+
+
+def _table(table: Table) -> str:
+    return f"{table.name}: {len(table.values)} measurements of {len(table.sources)} sources, SHA-256 {table.sha256()}"
+
+
+def _data(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "sha256": table.sha256(),
+        "rows": len(table.values),
+        "sources": len(table.sources),
+        "findings": [str(finding) for finding in table.findings],
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "characteristic": line.characteristic,
+        "metric": line.metric,
+        "title": METRICS[line.characteristic, line.metric].title,
+        "unit": METRICS[line.characteristic, line.metric].unit,
+        "judged": line.judged,
+        "raw": _estimate(line.raw),
+        "bounded": _estimate(line.bounded),
+        "criterion": None if line.criterion is None else line.criterion.model_dump(exclude_none=True),
+        "outcome": line.outcome,
+        "why": line.why,
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+    if estimate is None:
+        return None
+    return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}

@@ -1,88 +1,51 @@
-"""Names of models: ``[gaussianiser:]base[+calibration …]``, as in ``yeo-johnson:tlm-kde+logistic+elub``.
+"""Names of models: ``[transform:]kind[-integration][+calibration …][@cv]``, as in ``yeo-johnson:tlm-kde+logistic+elub``.
 
-``@cv`` behind it means cross-fitting: the model learns from train and validation sources, and is calibrated on pairs of them
-that were held out of the fit, as in ``tlm+logistic@cv``. Options that differ from the defaults follow the base in brackets,
-``ntlm-single-pairs-n1[orthonormal=qr]+logistic``; such names are made by an experiment file, and not read.
+``@cv`` means cross-fitting: the model learns from train and validation sources, and is calibrated on pairs of them that were
+held out of the fit, as in ``tlm+logistic@cv``. Options that differ from the defaults follow the kind in brackets,
+``ntlm-single-pairs-n1[orthonormal=qr]+logistic``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
 
 from lindley.errors import LindleyError
+from lindley.system.kinds import CALIBRATIONS, GAUSSIANISERS, INTEGRATIONS, KINDS, Kind
 
-__all__ = [
-    "BASES",
-    "CALIBRATION_NAMES",
-    "CLASSICAL",
-    "GAUSSIANISER_NAMES",
-    "INTEGRATIONS",
-    "NEURAL",
-    "NPLDA",
-    "ROBUST",
-    "ModelName",
-]
+__all__ = ["ModelName", "known_names"]
 
-# Names only, so that `lindley --help` loads neither torch nor scikit-learn; a test holds them to what there is.
-CLASSICAL = {
-    "tlm": "two-level model, normal between sources",
-    "tlm-kde": "two-level model, kernel density between sources",
-    "tlm-bayes": "two-level model, its means and covariances integrated out (normal, inverse Wishart)",
-    "ht-plda": "heavy-tailed PLDA: Student-t within and between sources",
-}
-ROBUST = "robust"
-NPLDA = "nplda"
-NEURAL = {
-    f"ntlm-{projection}-{mode}-n{within}": f"neural two-level model, {projection} projection, trained on {mode}, "
-    f"{'one within variance' if within == 1 else 'within variances for trace and ref'}"
-    for projection in ("single", "double")
-    for mode in ("pairs", "sources")
-    for within in (1, 2)
-}
-INTEGRATIONS = {
-    "common": "the variance, common to all sources, integrated out",
-    "varying": "the within variance, varying between sources, integrated out",
-}
-INTEGRATION_OPTIONS = ("samples",)
-"""Options that only matter once the variance is integrated out: models that differ in them share their training."""
-BASES = {
-    ROBUST: "robust model: heavy tails, kernel densities and relatedness, cross-fitted on train and validation sources",
-    **CLASSICAL,
-    NPLDA: "neural PLDA: a quadratic score trained on a soft detection cost",
-    **NEURAL,
-    **{f"{name}-{law}": f"{text}; {about}" for name, text in NEURAL.items() for law, about in INTEGRATIONS.items()},
-}
-GAUSSIANISER_NAMES = {
-    "quantile": "marginal quantile transform in front",
-    "yeo-johnson": "marginal Yeo-Johnson transform in front",
-    "flow": "normalising flow in front, of all features together (needs the extra 'flows')",
-}
-CALIBRATION_NAMES = {
-    "logistic": "logistic calibration",
-    "kde": "kernel density calibration",
-    "pav": "pool-adjacent-violators calibration",
-    "elub": "empirical lower and upper bounds",
-    "iv": "invariance verification bounds",
-}
+_OPTIONS = re.compile(r"^([^\[]*)\[(.*)\]([^\]]*)$")
+_READS = "A name reads [transform:]model[+calibration…], as in yeo-johnson:tlm+logistic+elub."
 
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model of an experiment: which data transform, which LR model, which calibrations after it."""
+    """A model in full: which transform, which kind with which options, which integration, which calibrations after it."""
 
     gaussianiser: str | None
-    base: str
-    calibrations: tuple[str, ...]
+    base: str  # the name of its kind
+    calibrations: tuple[str, ...] = ()
     options: tuple[tuple[str, str | int | float], ...] = ()  # those that were given, by name
-    cross_fitted: bool = False  # @cv: fitted on train and validation sources, calibrated on pairs held out of the fit
+    cross_fitted: bool = False  # @cv
+    integration: str | None = None
 
     def __str__(self) -> str:
         front = f"{self.gaussianiser}:" if self.gaussianiser else ""
+        law = f"-{self.integration}" if self.integration else ""
         options = ",".join(f"{name}={value}" for name, value in self.options)
-        name = front + "+".join((self.base + (f"[{options}]" if options else ""), *self.calibrations))
+        name = front + "+".join((self.base + law + (f"[{options}]" if options else ""), *self.calibrations))
         return name + ("@cv" if self.cross_fitted else "")
+
+    @property
+    def kind(self) -> Kind:
+        """All about its kind."""
+        return KINDS[self.base]
 
     @property
     def before(self) -> ModelName | None:
@@ -90,67 +53,155 @@ class ModelName:
         if self.calibrations:
             return replace(self, calibrations=self.calibrations[:-1])
         if self.integration:
-            kept = tuple(option for option in self.options if option[0] not in INTEGRATION_OPTIONS)
-            return replace(self, base=self.base.removesuffix(f"-{self.integration}"), options=kept)
+            own = INTEGRATIONS[self.integration].options
+            kept = tuple(option for option in self.options if option[0] not in own)
+            return replace(self, integration=None, options=kept)
         return None
+
+    @property
+    def family(self) -> list[ModelName]:
+        """The model and all that it builds on, the root first: fitted, then integrated, then calibrated step by step."""
+        return [self] if self.before is None else [*self.before.family, self]
 
     @property
     def root(self) -> ModelName:
         """The model that everything builds on: fitted or trained, without integration and calibration."""
-        return self if self.before is None else self.before.root
+        return self.family[0]
 
     @property
     def learns_from_all(self) -> bool:
         """Whether it learns from train and validation sources alike, so that its validation pairs are held out of a fit."""
-        return self.cross_fitted or self.root.base == ROBUST
+        return self.cross_fitted or self.kind.cross_fit == "always"
 
     @property
-    def is_trained(self) -> bool:
-        """Whether validation sources choose the epoch of its training."""
-        return self.root.base in NEURAL or self.root.base == NPLDA
-
-    @property
-    def integration(self) -> str | None:
-        """How the variance is integrated out, if it is."""
-        return next((law for law in INTEGRATIONS if self.base.endswith(f"-{law}")), None)
+    def words(self) -> str:
+        """What it is, in a line."""
+        parts = [
+            *([GAUSSIANISERS[self.gaussianiser].words] if self.gaussianiser else []),
+            self.kind.words,
+            *([INTEGRATIONS[self.integration].words] if self.integration else []),
+            *(CALIBRATIONS[step].words for step in self.calibrations),
+        ]
+        return "; ".join(parts)
 
     @classmethod
     def parse(cls, text: str) -> ModelName:
         """Read a name, or say what is wrong with it and what was meant."""
+        return cls.of(text)
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        *,
+        integration: str | None = None,
+        calibrations: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> ModelName:
+        """A name, with what else was said of the model.
+
+        Raises:
+            LindleyError: for what there is not, and for what does not go together, with what was meant.
+        """
         whole, at, how = text.strip().partition("@")
         if at and how != "cv":
             raise LindleyError(
                 f"model '{text}': only @cv can stand behind a name, for cross-fitting, as in tlm+logistic@cv."
             )
+        whole, written = _options_in(whole)
         front, colon, rest = whole.rpartition(":")
-        base, *calibrations = rest.split("+")
-        for part, known, what in [
-            *([(front, GAUSSIANISER_NAMES, "transform")] if colon else []),
-            (base, BASES, "model"),
-            *((c, CALIBRATION_NAMES, "calibration") for c in calibrations),
-        ]:
+        base, *steps = rest.split("+")
+        bases = dict(known_names())
+        asked: list[tuple[str, Mapping[str, Any], str]] = [
+            *([(front, GAUSSIANISERS, "transform")] if colon else []),
+            (base, bases, "model"),
+            *((step, CALIBRATIONS, "calibration") for step in (*steps, *calibrations)),
+        ]
+        for part, known, what in asked:
             if part not in known:
-                close = get_close_matches(part, known, n=1)
-                hint = f" Did you mean '{close[0]}'?" if close else ""
+                raise LindleyError(_unknown(text, part, known, what))
+        kind, law = bases[base]
+        if integration is not None:
+            if law is not None or "integration" not in kind.can:
                 raise LindleyError(
-                    f"model '{text}': there is no {what} '{part}'.{hint} Known: {_listing(known)}. "
-                    "A name reads [transform:]model[+calibration…], as in yeo-johnson:tlm+logistic+elub."
+                    f"model '{text}': integration: {integration} is for a neural model without one "
+                    f"({' or '.join('-' + law for law in INTEGRATIONS)}) in its name"
                 )
-        if base == ROBUST and (colon or at):
+            law = integration
+        name = cls(front or None, kind.name, (*steps, *calibrations), cross_fitted=bool(at), integration=law)
+        name._require_possible(text)
+        return replace(name, options=_options(text, kind, law, {**written, **(options or {})}))
+
+    def _require_possible(self, text: str) -> None:
+        if self.kind.cross_fit == "always" and (self.gaussianiser or self.cross_fitted):
             raise LindleyError(
-                f"model '{text}': robust is cross-fitted and evens out its features by itself. Leave out what stands in "
+                f"model '{text}': {self.base} is cross-fitted and evens out its features by itself. Leave out what stands in "
                 "front of it and @cv."
             )
-        if at and (base not in CLASSICAL or colon):
+        if self.cross_fitted and self.kind.cross_fit == "never":
+            able = [kind.name for kind in KINDS.values() if kind.cross_fit == "on request"]
             raise LindleyError(
-                f"model '{text}': @cv is for {' and '.join(CLASSICAL)}, without a transform in front: a trained model needs "
-                "its validation sources to know when to stop."
+                f"model '{text}': @cv is for {' and '.join(able)}: a trained model needs its validation sources to know when "
+                "to stop."
             )
-        return cls(front or None, base, tuple(calibrations), cross_fitted=bool(at))
 
 
-def _listing(known: Mapping[str, str]) -> str:
+def known_names() -> Iterable[tuple[str, tuple[Kind, str | None]]]:
+    """Every kind by its name, and with the integrations behind it that it can have."""
+    for kind in KINDS.values():
+        yield kind.name, (kind, None)
+    for kind in KINDS.values():
+        if "integration" in kind.can:
+            for law in INTEGRATIONS:
+                yield f"{kind.name}-{law}", (kind, law)
+
+
+def _options_in(text: str) -> tuple[str, dict[str, str]]:
+    """A name without its brackets, and what stands in them."""
+    found = _OPTIONS.match(text)
+    if found is None:
+        return text, {}
+    pairs = (option.partition("=") for option in re.split(r",(?=\w+=)", found[2]))
+    return found[1] + found[3], {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _options(text: str, kind: Kind, law: str | None, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    known = kind.options.model_fields
+    if unknown := [option for option in given if option not in known]:
+        own = f"its options are {', '.join(known)}" if known else "it has no options"
+        others = [other.name for other in KINDS.values() if set(unknown) <= set(other.options.model_fields)]
+        whose = f" ({', '.join(unknown)}: of {_listing(others)})" if others else ""
+        raise LindleyError(f"model '{text}': there is no option {', '.join(unknown)}; {own}{whose}")
+    try:
+        found = kind.options.model_validate({name: value for name, value in given.items() if value is not None}).given()
+    except ValidationError as error:
+        problems = (
+            f"{problem['loc'][0]}: {problem['msg']}, and not {problem['input']!r}" for problem in error.errors()
+        )
+        raise LindleyError(f"model '{text}': {'; '.join(problems)}") from None
+    names = dict(found)
+    for option in names:
+        needed = [name for name, part in INTEGRATIONS.items() if option in part.options]
+        if needed and law not in needed:
+            raise LindleyError(
+                f"model '{text}': {option} is for a model whose variance is integrated as {' or '.join(needed)}"
+            )
+    if names.get("components", 1) > 1 and law:
+        raise LindleyError(f"model '{text}': the variance is integrated out of models with one component")
+    return found
+
+
+def _unknown(text: str, part: str, known: Mapping[str, Any], what: str) -> str:
+    close = get_close_matches(part, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"model '{text}': there is no {what} '{part}'.{hint} Known: {_listing(known)}. {_READS}"
+
+
+def _listing(known: Iterable[str]) -> str:
     """The known names; the many neural models as a pattern."""
-    neural = "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind, or neither"
+    networks = "ntlm-{single,double}-{pairs,sources}-{n1,n2}"
     names = [name for name in known if not name.startswith("ntlm-")]
-    return ", ".join(names + ([neural] if len(names) < len(known) else []))
+    if len(names) == len(list(known)):
+        return ", ".join(names)
+    laws = " with -common or -varying behind, or neither" if any(n.endswith("-varying") for n in known) else ""
+    return ", ".join([*names, networks + laws])

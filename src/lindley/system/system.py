@@ -1,36 +1,47 @@
-"""A trained system: everything that turns the measurements of a case into an LR, in one file that runs no code."""
+"""A fitted system: everything that turns measurements into an LR, in one file that runs no code.
+
+    measured ──▶ transform ──▶ scaling ──▶ Gaussianiser ──▶ model ──▶ calibration ──▶ log10 LR
+                 log, ratio    standard    if the name      of all    steps behind
+                               deviations  has one          runs      the name
+
+``lindley run``, ``train`` and ``case``, scikit-learn and LiR all score through this class, so that equal parts give equal LRs
+whichever door they came through.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lindley.calibration import Calibration
+from lindley.calibration import Chain
 from lindley.errors import LindleyError
-from lindley.llrs import LN10, Floats
-from lindley.models.two_level import score
-from lindley.system.storage import KINDS, Model, from_bytes, to_bytes
-from lindley.table.export import write_atomically
-from lindley.table.scaling import Scaling
+from lindley.llrs import Floats
+from lindley.models.gaussianise import Gaussianiser
+from lindley.models.pairs import distinct_items, score_pairs
+from lindley.models.two_level import PairModel, score, take_runs
+from lindley.system.names import ModelName
+from lindley.system.storage import from_bytes, require_consistent, stored_classes, to_bytes
+from lindley.table.frames import by_name, columns_of
+from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
-from lindley.table.table import Table
-from lindley.table.transform import Transform, TransformKind
+from lindley.table.table import write_atomically
 
 if TYPE_CHECKING:
+    from lindley.casework.case import Case
     from lindley.casework.explanation import Explanation
+    from lindley.casework.validation import Validation
+    from lindley.table.table import Table
 
-__all__ = ["FORMAT", "KnownSources", "System", "instance_digests", "load", "load_with_about", "row_digests"]
+__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "row_digests"]
 
-FORMAT = "lindley-system/1"
+FORMAT = "lindley-system/2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +57,21 @@ class KnownSources:
 
 
 @dataclass(frozen=True, eq=False)
-class System:
-    """A model with all that surrounds it. Run 0 of the model is the system; the others tell how sure it is.
+class Casework:
+    """What a system needs for cases beside its LRs."""
 
-    ``model`` works on standardised features. ``calibration`` is empty for a feature-based LR, and holds the steps of a
-    post-hoc one. ``digests`` are those of the instances that it was trained and validated on.
+    bounds: tuple[float, float]  # log10 LR: what the validation pairs support
+    population: KnownSources
+    digests: tuple[str, ...]  # of the instances that it was trained and validated on
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class System:
+    """A model with all that surrounds it, for one run or for many.
+
+    The runs of a system that was trained for casework are the system itself and replicates of it, which tell how sure it is.
+    Those of an experiment are its splits; `for_split` takes one of them out. Items and sides are given as they are after the
+    transform, before scaling.
     """
 
     name: str  # of the model, as in --model
@@ -58,44 +79,154 @@ class System:
     units: tuple[str | None, ...]
     transform: str  # none, log10 or ln: what is done to measurements first
     reference: str | None  # the column that they are divided by before the log
-    mean: Floats  # standardisation (feature,)
-    sd: Floats
-    model: Model
-    calibration: tuple[Any, ...]
-    population: KnownSources
-    bounds: tuple[float, float]  # log10 LR: what the validation pairs support
-    digests: tuple[str, ...]
+    scalings: tuple[Scaling, ...]  # one per run
+    gaussianisers: tuple[Gaussianiser, ...]  # one per run, or none
+    model: PairModel  # of all runs, on what scaling and Gaussianiser make of the features
+    calibrations: tuple[Chain, ...]  # one per run
+    casework: Casework | None = None  # of a system that was trained for it
+    splits: tuple[int, ...] = ()  # of an experiment, from 0; none of a system for casework
+    about: Mapping[str, Any] = field(default_factory=dict, metadata={"stored": False})  # its making and its validation
+
+    def __repr__(self) -> str:
+        features = f"{len(self.features)} feature{'s' * (len(self.features) != 1)}"
+        if self.splits:
+            return f"<System {self.name}: {features}, {len(self.splits)} splits of an experiment>"
+        if self.casework is None:
+            return f"<System {self.name}: {features}>"
+        lower, upper = self.bounds
+        return f"<System {self.name}: {features}, {len(self.population.means)} sources, log10 LR {lower:.2f} to {upper:.2f}>"
+
+    @property
+    def spec(self) -> ModelName:
+        """The name of the model, read."""
+        return ModelName.parse(self.name)
 
     @property
     def runs(self) -> int:
-        """The system itself and the bootstrap replicates."""
+        """The system itself and its replicates; or the splits."""
         return len(self.model.centre)
 
     @cached_property
-    def point(self) -> Model:
+    def point(self) -> PairModel:
         """The model without its replicates."""
-        runs = self.runs
-        return self.model.map(lambda t: t[:1] if t.ndim > 1 and len(t) == runs else t)
+        return take_runs(self.model, [0])
 
     @property
     def scaling(self) -> Scaling:
-        """Raw to standardised."""
-        return Scaling(self.mean, self.sd)
+        """Transformed to standardised features, in the first run."""
+        return self.scalings[0]
 
-    def calibrated(self, llr: Floats) -> Floats:
-        """LLRs of the model sent through the post-hoc calibration, where there is one."""
-        for step in self.calibration:
-            llr = _call(step, llr)
-        return llr
+    @property
+    def calibration(self) -> Chain:
+        """The post-hoc calibration of the first run; it has no steps where the LR is the model's own."""
+        return self.calibrations[0]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """log10 LR: what the validation pairs support."""
+        return self._for_casework().bounds
+
+    @property
+    def population(self) -> KnownSources:
+        """What the training sources looked like."""
+        return self._for_casework().population
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Of the instances that it was trained and validated on."""
+        return self._for_casework().digests
+
+    def _for_casework(self) -> Casework:
+        if self.casework is None:
+            raise LindleyError(
+                "this system was not trained for casework, and knows neither its population nor the LRs that its validation "
+                "supports: 'lindley train', or lindley.train, makes one that does"
+            )
+        return self.casework
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of its file; of what would be its file, if it was not saved yet."""
+        return str(self.about.get("file_sha256") or hashlib.sha256(self.to_bytes()).hexdigest())
+
+    @property
+    def file(self) -> str:
+        """The name of its file, if it has one."""
+        return str(self.about.get("file", "not saved"))
+
+    def for_runs(self, runs: Sequence[int]) -> System:
+        """Some of the runs, in the order given."""
+        return replace(
+            self,
+            scalings=tuple(self.scalings[run] for run in runs),
+            gaussianisers=tuple(self.gaussianisers[run] for run in runs if self.gaussianisers),
+            model=take_runs(self.model, runs),
+            calibrations=tuple(self.calibrations[run] for run in runs),
+            splits=tuple(self.splits[run] for run in runs if self.splits),
+        )
+
+    def for_split(self, split: int) -> System:
+        """The system of one split of an experiment, from 0."""
+        if split not in self.splits:
+            raise LindleyError(
+                f"there is no split {split} here: there are {', '.join(map(str, self.splits)) or 'none'}"
+            )
+        return self.for_runs([self.splits.index(split)])
+
+    # What a model sees, and what it says.
+
+    def prepared(self, side: Side, run: int = 0) -> Side:
+        """Items as the model of a run sees them: standardised, and Gaussianised if the name says so."""
+        return Side(self.prepare(side.values, run), side.item, side.source)
+
+    def prepare(self, values: Floats, run: int = 0) -> Floats:
+        """Transformed values (rows, feature) as the model of a run sees them."""
+        scaled = self.scalings[run](values)
+        return self.gaussianisers[run](scaled) if self.gaussianisers else scaled
+
+    def uncalibrated(self, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:
+        """log10 LRs of the model of every run: one (traces, refs) matrix per run."""
+        return score(
+            self.model, *([self.prepared(side, run) for run, side in enumerate(sides)] for sides in (traces, refs))
+        )
+
+    def calibrated(self, llr: Floats, run: int = 0) -> Floats:
+        """LLRs of the model of a run sent through its post-hoc calibration, where there is one."""
+        return self.calibrations[run](llr)
 
     def llr_sides(self, trace: Side, ref: Side) -> Floats:
-        """log10 LRs of all traces against all refs, given standardised."""
-        return self.calibrated(score(self.point, [trace], [ref])[0])
+        """log10 LRs of all traces against all refs."""
+        self._require_one()
+        return self.calibrated(score(self.point, [self.prepared(trace)], [self.prepared(ref)])[0])
 
     def llr_replicates(self, trace: Side, ref: Side) -> Floats:
-        """log10 LRs of one trace and one ref by every bootstrap replicate."""
-        scores = score(self.model, [trace] * self.runs, [ref] * self.runs)
-        return self.calibrated(np.array([matrix[0, 0] for matrix in scores[1:]]))
+        """log10 LRs of one trace and one ref by every replicate."""
+        self._require_one()
+        scores = self.uncalibrated([trace] * self.runs, [ref] * self.runs)
+        return np.array([float(self.calibrated(matrix, run)[0, 0]) for run, matrix in enumerate(scores)][1:])
+
+    def llr_pairs(self, trace: ArrayLike, ref: ArrayLike) -> Floats:
+        """log10 LRs (pairs,) of traces (pairs, instances, feature) and refs (pairs, instances, feature), transformed.
+
+        An instance with a NaN in it was not measured, and does not count.
+        """
+        self._require_one()
+        (traces, i), (refs, j) = (self._distinct(values) for values in (trace, ref))
+        if len(i) != len(j):
+            raise LindleyError(f"{len(i)} traces and {len(j)} refs do not make pairs")
+        return self.calibrated(score_pairs(self.point, traces, refs, i, j))
+
+    def _distinct(self, values: ArrayLike) -> tuple[Side, NDArray[np.intp]]:
+        array, n = np.asarray(values, dtype=np.float64), len(self.features)
+        if array.ndim != 3 or array.shape[2] != n:
+            raise LindleyError(
+                f"pairs of instances with {n} features are needed, in an array (pairs, instances, {n}): this one is "
+                f"{array.shape}"
+            )
+        side, which = distinct_items(array)
+        return self.prepared(side), which
+
+    # From measurements, as a person has them.
 
     def llr(self, trace: Any, ref: Any) -> float:
         """log10 LR of one trace and one ref, as measured: before any logarithm.
@@ -134,11 +265,35 @@ class System:
 
         return explain(self, self.side([trace], "trace"), self.side([ref], "ref"))
 
-    def side(self, items: Any, name: str, sources: list[str] | None = None) -> Side:
-        """Measurements of several items as the model sees them: transformed and standardised."""
-        if isinstance(items, Mapping):
+    def case(self, trace: Any, ref: Any, **notes: Any) -> Case:
+        """Evaluate a case: one trace and one ref, each a file, a data frame or what `llr` takes.
+
+        ``notes`` are those of `lindley.casework.case.make_case`: ``case``, ``examiner``, ``trace_label``, ``ref_label``,
+        ``scale``, ``language``.
+
+        >>> system.case("trace.csv", "ref.csv", case="2026-117").write("report.html")  # doctest: +SKIP
+        """
+        from lindley.casework.case import make_case
+
+        return make_case(self, trace, ref, **notes)
+
+    def evaluate(self, table: Table, **settings: Any) -> Validation:
+        """Validate the system on a table that it has not seen.
+
+        ``settings`` are those of `lindley.casework.validation.validate`: ``criteria``, ``other``, ``settings``.
+
+        >>> system.evaluate(lindley.read_table("new.csv"))  # doctest: +SKIP
+        <Validation of robust on new: 120 sources, Cllr 0.0340 (0.0211 to 0.0514), no criteria>
+        """
+        from lindley.casework.validation import validate
+
+        return validate(self, table, **settings)
+
+    def side(self, items: Any, name: str, sources: Sequence[str] | None = None) -> Side:
+        """Measurements of several items, transformed."""
+        if columns_of(items) is not None:
             raise LindleyError(f"a list of {name}s is needed, and not a {type(items).__name__}: put it in brackets")
-        arrays = [self._instances(item, f"{name} {number}") for number, item in enumerate(items, 1)]
+        arrays = [self.instances(item, f"{name} {number}") for number, item in enumerate(items, 1)]
         if not arrays:
             raise LindleyError(f"there is no {name}")
         values = np.concatenate(arrays)
@@ -147,25 +302,19 @@ class System:
         if transform.kind != "none" and (values <= 0).any():
             raise LindleyError(f"{name}: the logarithm needs values above 0, as measured and before any logarithm")
         transformed = transform.apply(values[:, :n], values[:, n] if self.reference is not None else None)
-        return self.side_of_transformed(
-            transformed, np.repeat(np.arange(len(arrays)), [len(a) for a in arrays]), name, sources
-        )
+        labels = sources if sources is not None else [f"{name} {number}" for number in range(1, len(arrays) + 1)]
+        return Side(transformed, np.repeat(np.arange(len(arrays)), [len(a) for a in arrays]), np.array(labels))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What an instance consists of: the features, and the reference that they are divided by, if any."""
         return self.features if self.reference is None else (*self.features, self.reference)
 
-    def _instances(self, item: Any, name: str) -> Floats:
-        """One item as an array (instances, columns)."""
+    def instances(self, item: Any, name: str) -> Floats:
+        """One item, as `llr` takes it, as an array (instances, columns)."""
         columns = self.columns
         try:
-            if hasattr(item, "keys"):  # a dictionary or a data frame
-                if missing := [column for column in columns if column not in item.keys()]:  # noqa: SIM118
-                    raise LindleyError(f"{name}: there is no {', '.join(missing)} among its columns")
-                array = np.column_stack([np.asarray(item[column], dtype=np.float64) for column in columns])
-            else:
-                array = np.asarray(item, dtype=np.float64)
+            array = by_name(item, columns, name) if columns_of(item) is not None else np.asarray(item, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise LindleyError(f"{name}: not an array of numbers ({error})") from error
         if array.ndim <= 1:
@@ -179,102 +328,61 @@ class System:
             raise LindleyError(f"{name}: {np.count_nonzero(~np.isfinite(array))} values are not finite numbers")
         return array
 
-    def side_of_transformed(
-        self, values: Floats, item: NDArray[np.intp], name: str = "item", sources: list[str] | None = None
-    ) -> Side:
-        """Values that are transformed already, with the item that every row belongs to."""
-        labels = np.array(sources if sources is not None else [f"{name} {i + 1}" for i in range(int(item.max()) + 1)])
-        return Side(self.scaling(values), item, labels)
+    def _require_one(self) -> None:
+        if len(self.splits) > 1:
+            raise LindleyError(
+                f"this file holds the systems of {len(self.splits)} splits of an experiment: take one with "
+                f"system.for_split({self.splits[0]})"
+            )
 
-    def save(self, path: str | Path, about: dict[str, Any]) -> None:
+    # On disk.
+
+    def to_bytes(self) -> bytes:
+        """The content of a system file."""
+        kept = {key: value for key, value in self.about.items() if key not in ("file", "file_sha256")}
+        return to_bytes(self, FORMAT, kept, stored_classes(System, Casework, KnownSources))
+
+    def save(self, path: str | Path) -> None:
         """Write the system, with its validation and its provenance, in one step."""
-        write_atomically(Path(path), to_bytes(self, FORMAT, about, _kinds()))
+        write_atomically(Path(path), self.to_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> System:
+        """What `to_bytes` gave; ``path`` is where it was, for messages and for `about`."""
+        system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources))
+        try:
+            require_consistent(system, about)
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError, LindleyError) as error:
+            # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
+            raise LindleyError(
+                f"{path} does not hold a lindley system: its parts do not fit together ({error})"
+            ) from error
+        about |= {"file": Path(path).name, "file_sha256": hashlib.sha256(data).hexdigest()}
+        return replace(system, about=about)
 
 
 def load(path: str | Path) -> System:
-    """Read a system that ``lindley train`` wrote. Nothing in the file is executed.
+    """Read a system that ``lindley train`` or ``lindley run`` wrote. Nothing in the file is executed.
 
     >>> import lindley
     >>> system = lindley.load("glass.safetensors")  # doctest: +SKIP
     >>> system.features, system.bounds  # doctest: +SKIP
     (('K39', 'Ti49', 'Mn55'), (-2.03, 2.76))
     """
-    return load_with_about(path)[0]
-
-
-def load_with_about(path: str | Path) -> tuple[System, dict[str, Any]]:
-    """The system, and what its file says about its making and its validation."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
         raise LindleyError(f"there is no file {path}. 'lindley train' writes systems.") from None
     except OSError as error:
         raise LindleyError(f"{path} cannot be read ({error.strerror or error}).") from error
-    system, about = from_bytes(data, str(path), System, FORMAT, _kinds())
-    try:
-        _require_consistent(system, about)
-    except (TypeError, ValueError, AttributeError, IndexError, RuntimeError, LindleyError) as error:
-        # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
-        raise LindleyError(f"{path} does not hold a lindley system: its parts do not fit together ({error})") from error
-    return system, {**about, "file_sha256": hashlib.sha256(data).hexdigest()}
-
-
-def instance_digests(table: Table) -> tuple[str, ...]:
-    """A digest of every instance, by its values: tells whether data were seen before, and not what they were."""
-    return row_digests(table.values)
+    return System.from_bytes(data, str(path))
 
 
 def row_digests(values: Floats) -> tuple[str, ...]:
-    """One digest a row. Values are rounded to nine digits, so that a number that went through Excel is still the same."""
+    """A digest of every instance, by its values: tells whether data were seen before, and not what they were.
+
+    Values are rounded to nine digits, so that a number that went through Excel is still the same.
+    """
     return tuple(
         hashlib.sha256(" ".join(f"{value:.9g}" for value in row).encode()).hexdigest()[:16] for row in values.tolist()
     )
-
-
-def today() -> str:
-    """The date, for provenance."""
-    return date.today().isoformat()
-
-
-def _kinds() -> dict[str, type[Any]]:
-    return {**KINDS, "System": System, "KnownSources": KnownSources}
-
-
-def _call(step: Calibration, llr: Floats) -> Floats:
-    return step(llr)
-
-
-def _require_consistent(system: System, about: Mapping[str, Any]) -> None:
-    """Refuse a file whose parts are whole and do not fit together."""
-    n, model, population = len(system.features), system.model, system.population
-    if not isinstance(model, Model) or not isinstance(population, KnownSources):
-        raise ValueError("it has no model or no population")
-    if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
-        raise ValueError("its features have no names")
-    if not all(unit is None or isinstance(unit, str) for unit in system.units):
-        raise ValueError("its units are no words")
-    Transform(cast(TransformKind, system.transform), system.reference)
-    shapes = {
-        "features": (len(set(system.features)), max(n, 1)),
-        "units": (len(system.units), n),
-        "mean": (system.mean.shape, (n,)),
-        "sd": (system.sd.shape, (n,)),
-        "centre": (tuple(model.centre.shape[1:]), (1, n)),
-        "projection": (tuple(model.projection.shape[:2]), (system.runs, n)),
-        "population": (population.means.shape[1:], (n,)),
-        "range": (population.lowest.shape, population.highest.shape),
-        "match_information": (population.match_information.shape, (n,)),
-    }
-    if wrong := [part for part, (found, right) in shapes.items() if found != right]:
-        raise ValueError(f"shapes of {', '.join(wrong)}")
-    if not (np.isfinite(system.mean).all() and np.isfinite(system.sd).all() and (system.sd > 0).all()):
-        raise ValueError("mean and sd")
-    if len(system.bounds) != 2 or not -np.inf < system.bounds[0] <= 0 <= system.bounds[1] < np.inf:
-        raise ValueError("bounds")
-    if not all(isinstance(about.get(key), dict) for key in ("data", "validation", "versions")):
-        raise ValueError("nothing about its making")
-    centre = torch.from_numpy(population.means.mean(axis=0)).expand(system.runs, 1, -1)
-    with torch.inference_mode():
-        trial = system.calibrated((model.ln_lr(centre, centre) / LN10).numpy())
-    if trial.shape != (system.runs, 1, 1) or not np.isfinite(trial).all():
-        raise ValueError("its model gives no LR")

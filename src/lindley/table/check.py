@@ -1,18 +1,33 @@
-"""Checks of a whole table, once its cells are numbers: what would spoil a likelihood ratio unseen."""
+"""What ``lindley check`` says of a whole table, once its cells are numbers.
+
+The checks find what would spoil a likelihood ratio unseen; the summary gives the size and the scatter of the table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.table.findings import Finding, listing, option_list, option_value, quoted
-from lindley.table.labels import Labels
-from lindley.table.spread import LARGEST, leaves_range, rounding_error, spread
+from lindley.settings import setting
+from lindley.table.cells import Labels
+from lindley.table.findings import Finding, Level, listing, quoted
+from lindley.table.scaling import LARGEST, leaves_range, rounding_error, spread
+from lindley.table.table import Table
 
-__all__ = ["MIN_GROUPS", "Measurements", "check_counts", "check_features", "check_rows"]
+__all__ = [
+    "MIN_GROUPS",
+    "FeatureSummary",
+    "Measurements",
+    "Summary",
+    "check_counts",
+    "check_features",
+    "check_rows",
+    "render_summary",
+    "summarise",
+]
 
 MIN_GROUPS = 6
 """Two groups each to train, to validate and to test on."""
@@ -55,10 +70,8 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
     elif len(single):
         row_of = dict(zip(data.labels.source.tolist(), data.rows, strict=True))
         rows = tuple(sorted(row_of[label] for label in single.tolist()))
-        many = len(single) > 1
-        message = (
-            f"{len(single)} sources have" if many else "1 source has"
-        ) + f" one measurement only, and so no same-source pair: {listing(quoted(single), 10)}"
+        have = f"{len(single)} sources have" if len(single) > 1 else "1 source has"
+        message = f"{have} one measurement only, and so no same-source pair: {listing(quoted(single), 10)}"
         findings.append(Finding("warning", "single-measurement", message, file=data.file, rows=rows))
     features = len(data.features)
     if groups >= MIN_GROUPS and features > groups / 6:
@@ -66,7 +79,7 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
             f"{features} features for {groups} sources or groups: a third of these to train on is fewer than "
             "2 per feature, so that covariances will be shrunk"
         )
-        fix = "Measure more sources, or choose fewer features with --include-columns"
+        fix = f"Measure more sources, or choose fewer features with {setting('include')}"
         findings.append(Finding("warning", "many-features", message, fix, data.file))
     return findings
 
@@ -84,7 +97,7 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
         finite = np.isfinite(values)
         if finite.sum() < 2:
             continue
-        leave_out = f"Leave it out with --ignore-columns {option_list(name)}"
+        leave_out = f"Leave it out with {setting('ignore', name)}"
         # the difference of two logs is constant up to rounding only
         tolerance = float(rounding_error(values[finite], 1.0 if logged else 0.0))
         if spread(values[finite]) <= tolerance:
@@ -106,15 +119,18 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             kind = _running_number(data.raw[:, place], codes)
             if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
-                fix = f"If so, use --ignore-columns {option_list(name)}"
+                fix = f"If so, use {setting('ignore', name)}"
                 if kind != "a row number":
-                    fix += f" or --instance-column {option_value(name)}"
+                    fix += f" or {setting('instance', name)}"
                 findings.append(Finding("warning", "looks-like-instance", message, fix, data.file, (), name))
     return findings
 
 
-def check_rows(data: Measurements, *, allow_duplicates: bool) -> list[Finding]:
-    """Rows that occur twice: copies within a source, and sources that share a measurement."""
+def check_rows(data: Measurements, *, allow_duplicates: bool = False, of_a_case: bool = False) -> list[Finding]:
+    """Rows that occur twice: copies within a source, and sources that share a measurement.
+
+    In a case, copies are most likely one measurement that was pasted twice, and items may well share one.
+    """
     first: dict[tuple[bytes, str], int] = {}
     holders: dict[bytes, dict[str, int]] = {}
     copies: list[tuple[int, int, str]] = []
@@ -130,16 +146,21 @@ def check_rows(data: Measurements, *, allow_duplicates: bool) -> list[Finding]:
         if known != row:
             copies.append((row, known, source))
         holders.setdefault(key, {}).setdefault(source, row)
+    if of_a_case:
+        fix = "If one was copied, leave it out"
+        return [
+            Finding("warning", "repeated-row", f"identical measurements of '{source}': they would count twice", fix,
+                    data.file, (known, row))
+            for row, known, source in copies
+        ]  # fmt: skip
     findings = []
     if copies:
         cases = [f"row {row} repeats row {known} of source '{source}'" for row, known, source in copies]
         message = f"{listing(cases)}: a copied row makes replicates look better than they are"
-        fix = "Delete the copies; if they were truly measured so, allow them with --allow-duplicates"
+        fix = f"Delete the copies; if they were truly measured so, allow them with {setting('allow_duplicates')}"
         rows = tuple(row for row, _, _ in copies)
-        if allow_duplicates:
-            findings.append(Finding("warning", "duplicate-row", message, "", data.file, rows))
-        else:
-            findings.append(Finding("error", "duplicate-row", message, fix, data.file, rows))
+        level: Level = "warning" if allow_duplicates else "error"
+        findings.append(Finding(level, "duplicate-row", message, "" if allow_duplicates else fix, data.file, rows))
     shared = [each for each in holders.values() if len(each) > 1]
     if shared:
         findings.append(_shared_rows(data.file, shared))
@@ -160,8 +181,7 @@ def _shared_rows(file: str, shared: Sequence[dict[str, int]]) -> Finding:
 def _value_range(data: Measurements, place: int, leave_out: str) -> Finding:
     """A feature of 1e200 has a variance of 1e400, which is no float64; neither is 1e-400."""
     values, name = data.transformed[:, place], data.features[place]
-    sizes = np.abs(values)
-    large = np.flatnonzero(sizes > LARGEST)
+    large = np.flatnonzero(np.abs(values) > LARGEST)
     if len(large):
         what = f"{values[large[0]]:g} is so large that its square leaves the range of floating point"
     else:
@@ -182,10 +202,8 @@ def _constant_within(values: Floats, codes: NDArray[np.intp], tolerance: float) 
 
 def _running_number(values: Floats, codes: NDArray[np.intp]) -> str | None:
     """What a column of whole numbers seems to count: rows of the table, or instances within each source."""
-    if (values != np.round(values)).any():
-        return None
     start = values.min()
-    if start not in (0, 1):
+    if start not in (0, 1) or (values != np.round(values)).any():
         return None
     if np.array_equal(values, np.arange(len(values)) + start):
         return "a row number"
@@ -202,3 +220,101 @@ def _running_number(values: Floats, codes: NDArray[np.intp]) -> str | None:
         if len(numbers) > 1 and numbers == tuple(start + np.arange(len(numbers))):
             return f"an instance number, the same {start:g} to {numbers[-1]:g} within every source"
     return None
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """One feature after the transform, by a one-way analysis of variance over sources.
+
+    ``replicate_correlation`` is the intraclass correlation ICC(1): the share of the variance that lies
+    between sources, near 1 for a feature that tells them apart. It is about 0, even negative, for one that
+    does not.
+    """
+
+    name: str
+    min: float
+    mean: float
+    max: float
+    within_sd: float
+    between_sd: float
+    replicate_correlation: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of a table, and a summary of each feature."""
+
+    name: str
+    rows: int
+    sources: int
+    groups: int
+    replicates: tuple[tuple[int, int], ...]  # (measurements per source, sources that have as many)
+    replicates_median: float
+    features: tuple[FeatureSummary, ...]
+
+    @property
+    def replicates_min(self) -> int:
+        """The fewest measurements of a source."""
+        return self.replicates[0][0]
+
+    @property
+    def replicates_max(self) -> int:
+        """The most measurements of a source."""
+        return self.replicates[-1][0]
+
+
+def summarise(table: Table) -> Summary:
+    """Count a table and split the variance of each feature into its parts within and between sources."""
+    _, codes, counts = np.unique(table.source, return_inverse=True, return_counts=True)
+    sizes, how_many = np.unique(counts, return_counts=True)
+    with np.errstate(over="ignore"):  # a value of 1e300 is odd, but no reason to stop
+        means = table.values.mean(axis=0)
+        within, between, correlation = _variance_parts(table.values, codes, counts)
+    low, high = table.values.min(axis=0), table.values.max(axis=0)
+    figures = np.column_stack([low, means, high, np.sqrt(within), np.sqrt(between), correlation])
+    features = tuple(FeatureSummary(name, *row) for name, row in zip(table.features, figures.tolist(), strict=True))
+    replicates = tuple(zip(sizes.tolist(), how_many.tolist(), strict=True))
+    groups, median = len(np.unique(table.group)), float(np.median(counts))
+    return Summary(table.name, len(table.values), len(counts), groups, replicates, median, features)
+
+
+def _variance_parts(values: Floats, codes: NDArray[np.intp], counts: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
+    """Variance within, variance between and ICC(1) of each feature, for unequal counts (Donner 1986)."""
+    rows, sources = len(values), len(counts)
+    centred = values - values.mean(axis=0)
+    means = np.zeros((sources, values.shape[1]))
+    np.add.at(means, codes, centred)
+    means /= counts[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN where a part cannot be known
+        square_within = np.divide(((centred - means[codes]) ** 2).sum(axis=0), rows - sources)
+        square_between = np.divide((counts[:, None] * means**2).sum(axis=0), sources - 1)
+        typical = np.divide(rows - (counts**2).sum() / rows, sources - 1)
+        between = np.maximum((square_between - square_within) / typical, 0.0)
+        correlation = (square_between - square_within) / (square_between + (typical - 1) * square_within)
+    return square_within, between, correlation
+
+
+def render_summary(summary: Summary) -> str:
+    """The summary as plain text: a line of counts, a line of replicates, and a table of the features."""
+    if summary.replicates_min == summary.replicates_max:
+        replicates = f"{summary.replicates_min} measurements of every source"
+    else:
+        counts = ", ".join(f"{many} × {size}" for size, many in summary.replicates[:8])
+        more = f", and {len(summary.replicates) - 8} counts more" if len(summary.replicates) > 8 else ""
+        replicates = (
+            f"{summary.replicates_min} to {summary.replicates_max} measurements of a source, median "
+            f"{summary.replicates_median:g} (sources × measurements: {counts}{more})"
+        )
+    groups = f" in {summary.groups} groups" if summary.groups != summary.sources else ""
+    head = ("feature", "min", "mean", "max", "sd within", "sd between", "correlation")
+    body = [
+        (each.name, *(f"{number:.4g}" for number in astuple(each)[1:-1]), f"{each.replicate_correlation:.3f}")
+        for each in summary.features
+    ]
+    widths = [max(len(line[k]) for line in (head, *body)) for k in range(len(head))]
+    table = [
+        "  ".join([line[0].ljust(widths[0]), *(line[k].rjust(widths[k]) for k in range(1, len(head)))])
+        for line in (head, *body)
+    ]
+    first = f"{summary.name}: {summary.rows} measurements of {summary.sources} sources{groups}, {len(body)} features"
+    return "\n".join([first, replicates, "", *table])

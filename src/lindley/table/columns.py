@@ -1,36 +1,71 @@
-"""Which column of a table says what: source, group, instance, feature."""
+"""How a table is read, which of its columns says what (source, group, instance, feature), and in what unit.
+
+A header such as ``K39 [ppm]`` tells the unit of a feature; the reader may be told it as well.
+"""
 
 from __future__ import annotations
 
-import difflib
+import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
 
-from lindley.table.findings import Finding, listing, quoted
-from lindley.table.grid import Grid
+from lindley.errors import LindleyError
+from lindley.settings import setting
+from lindley.table.files import Grid
+from lindley.table.findings import Finding, did_you_mean, listing, quoted
+from lindley.table.scaling import Transform, TransformKind
 
-__all__ = ["Columns", "Roles", "assign_roles"]
+__all__ = ["Purpose", "Reading", "Roles", "assign_roles", "feature_places", "given_units", "plain_names", "split_unit"]
+
+Purpose = Literal["split", "whole", "case"]
+ROLES = ("source", "group", "instance")
+Units = tuple[str | None, ...]
+
+_UNIT = re.compile(r"^(?P<name>.*\S)\s*(?:\[(?P<square>[^\[\]]+)\]|\((?P<round>[^()]+)\))$")
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns; one left ``None`` is looked for as ``source``, ``group`` or ``instance``.
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The arguments of `lindley.table.read_table`, which says what they mean."""
 
-    ``group`` keeps together sources that are related, such as two windows of one vehicle. ``include`` names
-    the features and leaves every other column out; ``ignore`` leaves out the columns named.
-    """
+    source: Any = None
+    group: Any = None
+    instance: Any = None
+    include: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    features: Sequence[str] | None = None
+    units: str | Mapping[str, str] | Sequence[str | None] | None = None
+    transform: TransformKind = "none"
+    reference: str | None = None
+    sheet: str | None = None
+    allow_duplicates: bool = False
+    purpose: Purpose = "split"
+    name: str | None = None
 
-    source: str | None = None
-    group: str | None = None
-    instance: str | None = None
-    include: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
+    def __post_init__(self) -> None:
+        for each in ("include", "ignore"):
+            names = getattr(self, each)
+            object.__setattr__(self, each, (names,) if isinstance(names, str) else tuple(names))
+
+    @cached_property
+    def applied(self) -> Transform:
+        """What is done to the features."""
+        return Transform(self.transform, self.reference)
+
+    @cached_property
+    def required_units(self) -> tuple[str | None, ...]:
+        """A unit, or None, for each of the ``features`` that are wanted."""
+        wanted = self.features or ()
+        return given_units(self.units, wanted, (None,) * len(wanted))
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Where in the grid each part stands; ``source`` is ``None`` only together with an error."""
+    """Where in the grid each part stands; ``source`` is ``None`` with an error, or where a file is one item of a case."""
 
     source: int | None
     group: int | None
@@ -39,44 +74,108 @@ class Roles:
     features: tuple[int, ...]
 
 
-def assign_roles(grid: Grid, columns: Columns, reference: str | None) -> tuple[Roles, list[Finding]]:
+def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
     """Give every column its part, or say which name is not there, or asked to play two parts."""
-    findings = _unknown_names(grid, columns, reference) + _double_parts(grid.file, columns, reference)
-    taken = {name for name in (columns.source, columns.group, columns.instance, reference) if name is not None}
-    spoken_for = taken.union(columns.include, columns.ignore)
-    places: dict[str, int | None] = {}
-    for role in ("source", "group", "instance"):
-        named: str | None = getattr(columns, role)
-        if named is not None:
-            places[role] = _place(grid, named)
+    include, ignore = (_headers(grid, names) for names in (reading.include, reading.ignore))
+    named = {role: getattr(reading, role) for role in ROLES}
+    wanted: dict[str, int] = {}
+    if reading.features is None:
+        (reference,) = _headers(grid, [reading.reference]) if reading.reference is not None else [None]
+        findings = _unknown_names(grid, {**named, "include": include, "ignore": ignore, "reference": reference})
+    else:
+        wanted, findings = feature_places(grid.header, reading.features, reading.required_units, grid.file)
+        findings += _units_not_given(grid, wanted, dict(zip(reading.features, reading.required_units, strict=True)))
+        findings += _unknown_names(grid, named)
+        include = tuple(grid.header[place] for place in wanted.values())
+        references = [] if reading.reference is None else [reading.reference]
+        found, missing = feature_places(grid.header, references, [None] * len(references), grid.file)
+        findings += missing
+        reference = next((grid.header[place] for place in found.values()), None)
+    findings += _double_parts(grid.file, {**named, "reference": reference}, include, ignore)
+    spoken_for = {*named.values(), reference, *include, *ignore}
+    roles: dict[str, int | None] = {}
+    for role, name in named.items():
+        if name is not None:
+            roles[role] = _place(grid, name)
             continue
         matches = [name for name in grid.header if name.casefold() == role and name not in spoken_for]
-        places[role] = _place(grid, matches[0]) if matches else None
+        roles[role] = _place(grid, matches[0]) if matches else None
         if len(set(matches)) > 1:
             message = f"the columns {listing(quoted(matches))} could each be the {role}"
-            fix = f"Name one with --{role}-column, and leave the other out with --ignore-columns"
+            fix = f"Name one with {setting(role)}, and leave the other out with {setting('ignore')}"
             findings.append(Finding("error", "ambiguous-column", message, fix, grid.file))
-        elif not matches and role == "source":
+        elif not matches and role == "source" and reading.purpose != "case":
             findings.append(_no_source(grid))
-    reference_place = _place(grid, reference)
-    used = {*places.values(), reference_place}
+    used = {*roles.values(), _place(grid, reference)}
     rest = [place for place in range(len(grid.header)) if place not in used]
-    if columns.include:
-        features = [place for place in rest if grid.header[place] in columns.include]
-        left_out = [
-            grid.header[place] for place in rest if grid.header[place] not in {*columns.include, *columns.ignore}
-        ]
+    features = [place for place in rest if grid.header[place] not in ignore]
+    if reading.features is not None or include:
+        left_out = [grid.header[place] for place in features if grid.header[place] not in include]
+        features = list(wanted.values()) or [place for place in features if grid.header[place] in include]
         if left_out:
-            message = f"left out, as it is not among the included features: {listing(quoted(left_out), 8)}"
+            why = "it is not among the included features" if reading.features is None else "the system does not use it"
+            message = f"left out, as {why}: {listing(quoted(left_out), 8)}"
             findings.append(Finding("note", "ignored-columns", message, file=grid.file))
-    else:
-        features = [place for place in rest if grid.header[place] not in columns.ignore]
-    if not features and not any(finding.code == "missing-column" for finding in findings):
+    if not features and not any(finding.code in ("missing-column", "missing-feature") for finding in findings):
         message = f"no column is left as a feature (the table has {_names(grid)})"
-        fix = "Give at least one column of numbers beside the labels, and check --ignore-columns"
+        fix = f"Give at least one column of numbers beside the labels, and check {setting('ignore')}"
         findings.append(Finding("error", "no-feature", message, fix, grid.file))
-    roles = Roles(places["source"], places["group"], places["instance"], reference_place, tuple(features))
-    return roles, findings
+    if reading.purpose == "case":  # which has items, and neither groups nor numbers of its measurements
+        roles.update(group=None, instance=None)
+    return Roles(roles["source"], roles["group"], roles["instance"], _place(grid, reference), tuple(features)), findings
+
+
+def feature_places(
+    header: Sequence[str], features: Sequence[str], units: Sequence[str | None], file: str
+) -> tuple[dict[str, int], list[Finding]]:
+    """Where the features of a system stand, in its order; errors for those that are missing or in another unit."""
+    named = [split_unit(name) for name in header]
+    places: dict[str, int] = {}
+    findings = []
+    missing = []
+    for feature, unit in zip(features, units, strict=True):
+        exact = [place for place, name in enumerate(header) if name == feature]
+        loose = [place for place, (name, _) in enumerate(named) if name.casefold() == feature.casefold()]
+        hits = exact or loose
+        if not hits:
+            missing.append(feature)
+            continue
+        if len(hits) > 1:
+            message = f"the columns {listing(quoted([header[place] for place in hits]))} could each be '{feature}'"
+            findings.append(Finding("error", "ambiguous-column", message, "Rename one of them", file))
+            continue
+        places[feature] = hits[0]
+        there = named[hits[0]][1]
+        if there is not None and unit is not None and there.casefold() != unit.casefold():
+            message = f"the values are in {there}, and the system was trained on {unit}"
+            fix = f"Convert them to {unit}, and say so in the header"
+            findings.append(Finding("error", "other-unit", message, fix, file, column=header[hits[0]]))
+    if missing:
+        message = f"the system needs {listing(quoted(missing), 8)}, and the table has no such column"
+        meant = did_you_mean(missing[0], [name for name, _ in named])
+        fix = f"{meant}The system's features are {listing(quoted(features), 30)}"
+        findings.append(Finding("error", "missing-feature", message, fix, file))
+    return places, findings
+
+
+def _units_not_given(grid: Grid, places: Mapping[str, int], units: Mapping[str, str | None]) -> list[Finding]:
+    """A header without units is taken at its word."""
+    untold = [name for name, place in places.items() if units[name] and split_unit(grid.header[place])[1] is None]
+    if not untold:
+        return []
+    message = f"the header gives no unit for {listing(quoted(untold), 8)}"
+    fix = f"Taken to be as in training: {listing(sorted({str(units[name]) for name in untold}), 8)}"
+    return [Finding("note", "unit-not-given", message, fix, grid.file)]
+
+
+def _headers(grid: Grid, names: Sequence[str]) -> tuple[str, ...]:
+    """Names as the header has them: K39 is the column ``K39 [ppm]`` too, if no other is."""
+    plain: dict[str, list[str]] = {}
+    for header in grid.header:
+        plain.setdefault(split_unit(header)[0], []).append(header)
+    return tuple(
+        plain[name][0] if name not in grid.header and len(plain.get(name, ())) == 1 else name for name in names
+    )
 
 
 def _place(grid: Grid, name: str | None) -> int | None:
@@ -89,66 +188,116 @@ def _names(grid: Grid) -> str:
 
 def _no_source(grid: Grid) -> Finding:
     message = f"no column is named 'source' (the table has {_names(grid)})"
-    fix = "Name the column that tells the sources apart with --source-column"
+    fix = f"Name the column that tells the sources apart with {setting('source')}"
     if sum(re.fullmatch(r"[+-]?\d*[.,]?\d+", name) is not None for name in grid.header) > len(grid.header) / 2:
         fix = "The first row holds numbers: if the table has no header, add a row of names on top. Else " + fix
         fix = fix.replace("Else Name", "Else name")
     return Finding("error", "missing-column", message, fix, grid.file)
 
 
-def _unknown_names(grid: Grid, columns: Columns, reference: str | None) -> list[Finding]:
-    wanted: list[tuple[str, Iterable[str | None]]] = [
-        ("--source-column", [columns.source]),
-        ("--group-column", [columns.group]),
-        ("--instance-column", [columns.instance]),
-        ("--include-columns", columns.include),
-        ("--ignore-columns", columns.ignore),
-        ("the reference of the transform", [reference]),
-    ]
+def _unknown_names(grid: Grid, wanted: Mapping[str, Any]) -> list[Finding]:
     findings = []
-    for option, names in wanted:
-        for name in names:
+    for role, names in wanted.items():
+        asked = "the reference of the transform" if role == "reference" else setting(role)
+        for name in names if isinstance(names, tuple) else (names,):
             if name is None or name in grid.header:
                 continue
-            close = _closest(name, grid.header)
-            message = f"there is no column '{name}', as {option} asks for"
-            if close:
-                fix = f"Did you mean '{close}'? The table has {_names(grid)}"
-            else:
-                fix = f"Name one of the columns: the table has {_names(grid)}"
+            message = f"there is no column '{name}', as {asked} asks for"
+            meant = did_you_mean(name, grid.header)
+            fix = f"{f'{meant}The' if meant else 'Name one of the columns: the'} table has {_names(grid)}"
             findings.append(Finding("error", "missing-column", message, fix, grid.file))
     return findings
 
 
-def _closest(name: str, names: Sequence[str]) -> str | None:
-    folded = {each.casefold(): each for each in reversed(names)}
-    close = difflib.get_close_matches(name.casefold(), list(folded), 1)
-    return folded[close[0]] if close else None
-
-
-def _double_parts(file: str, columns: Columns, reference: str | None) -> list[Finding]:
+def _double_parts(
+    file: str, named: Mapping[str, str | None], include: Iterable[str], ignore: Iterable[str]
+) -> list[Finding]:
     parts: dict[str, list[str]] = {}
-    for part, names in (
-        ("source", [columns.source]),
-        ("group", [columns.group]),
-        ("instance", [columns.instance]),
-        ("reference", [reference]),
-        ("feature", dict.fromkeys(columns.include)),
-        ("ignored", dict.fromkeys(columns.ignore)),
-    ):
-        for name in names:
+    labels: dict[str, Iterable[str | None]] = {role: [name] for role, name in named.items()}
+    for part, names in {**labels, "feature": include, "ignored": ignore}.items():
+        for name in dict.fromkeys(names):
             if name is not None:
                 parts.setdefault(name, []).append(part)
-    return [
-        Finding(
-            "error",
-            "column-used-twice",
-            f"the column is asked to be {' and '.join(played)} at once",
-            "Name it in one option only",
-            file,
-            column=name,
-        )
-        for name, played in parts.items()
+    findings = []
+    for name, played in parts.items():
         # a reference is no feature after the division, so that ignoring it too, or including it, does no harm
-        if len(played) > 1 and set(played) not in ({"reference", "ignored"}, {"reference", "feature"})
+        if len(played) > 1 and set(played) not in ({"reference", "ignored"}, {"reference", "feature"}):
+            message = f"the column is asked to be {' and '.join(played)} at once"
+            fix = "Name it in one option only"
+            findings.append(Finding("error", "column-used-twice", message, fix, file, column=name))
+    return findings
+
+
+def split_unit(header: str) -> tuple[str, str | None]:
+    """The name and the unit of a column: ``K39 [ppm]`` and ``K39 (ppm)`` are K39, in ppm.
+
+    >>> split_unit("K39 [ppm]"), split_unit("K39")
+    (('K39', 'ppm'), ('K39', None))
+    """
+    match = _UNIT.match(header.strip())
+    if match is None:
+        return header.strip(), None
+    return match["name"].strip(), (match["square"] or match["round"]).strip()
+
+
+def plain_names(headers: Sequence[str]) -> tuple[tuple[str, ...], Units]:
+    """The names alone, and the units. Names stay as they are where two would become one.
+
+    >>> plain_names(["K39 [ppm]", "Fe57 [ppm]", "Fe57 [%]"])
+    (('K39', 'Fe57 [ppm]', 'Fe57 [%]'), ('ppm', None, None))
+    """
+    split = [split_unit(header) for header in headers]
+    often = Counter(name.casefold() for name, _ in split)
+    plain = [
+        (name, unit) if often[name.casefold()] == 1 else (header, None)
+        for header, (name, unit) in zip(headers, split, strict=True)
     ]
+    return tuple(name for name, _ in plain), tuple(unit for _, unit in plain)
+
+
+def given_units(
+    units: str | Mapping[str, str] | Sequence[str | None] | None, features: Sequence[str], known: Units
+) -> Units:
+    """The units of all features, as they are given beside those that headers tell.
+
+    ``units`` is one for all features (``ppm``), some by name (``K39=ppm,Fe57=%``, or a dictionary), or one for each.
+
+    >>> given_units("K39=ppm", ["K39", "Fe57"], (None, "%"))
+    ('ppm', '%')
+    """
+    if units is None:
+        return known
+    if isinstance(units, str):
+        given: Mapping[str, str | None] = _parsed(units, features)
+    elif isinstance(units, Mapping):
+        given = units
+    elif len(units) == len(features):
+        given = dict(zip(features, units, strict=True))
+    else:
+        raise LindleyError(f"{setting('units')} gives {len(units)} units, and there are {len(features)} features")
+    if unknown := [name for name in given if name not in features]:
+        raise LindleyError(
+            f"{setting('units')} names {listing(quoted(unknown), 8)}; the features are {listing(quoted(features), 30)}"
+        )
+    for feature, before in zip(features, known, strict=True):
+        after = given.get(feature)
+        if before is not None and after is not None and before.casefold() != after.casefold():
+            raise LindleyError(
+                f"{setting('units')} says that {feature} is in {after}, and its header says {before}: which is right?"
+            )
+    return tuple(given.get(feature) or unit for feature, unit in zip(features, known, strict=True))
+
+
+def _parsed(text: str, features: Sequence[str]) -> dict[str, str]:
+    shown = setting("units", text)
+    try:
+        fields = [field.strip() for line in csv.reader([text], skipinitialspace=True, strict=True) for field in line]
+    except csv.Error as error:
+        raise LindleyError(f"{shown} does not read ({error}): give 'ppm', or 'K39=ppm,Fe57=%'") from error
+    fields = [field for field in fields if field]
+    if len(fields) == 1 and "=" not in fields[0]:
+        return dict.fromkeys(features, fields[0])
+    split = [field.rpartition("=") for field in fields]
+    if not fields or not all(name.strip() and unit.strip() for name, _, unit in split):
+        raise LindleyError(f"{shown} does not read: give one unit for all, 'ppm', or some, 'K39=ppm,Fe57=%'")
+    return {name.strip(): unit.strip() for name, _, unit in split}

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import shlex
+import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from lindley.errors import LindleyError
+from lindley.settings import spoken
 
 __all__ = [
     "Finding",
     "Level",
     "TableError",
+    "did_you_mean",
     "errors_first",
     "exit_status",
     "listing",
-    "option_list",
-    "option_value",
     "quoted",
     "render_findings",
+    "stop",
 ]
 
 Level = Literal["error", "warning", "note"]
 _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
-_PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
 
 
 @dataclass(frozen=True)
 class Finding:
     """One thing noticed about a table, however many cells it touches.
 
-    ``rows`` are counted as an editor or Excel counts them: the header of an ordinary file is row 1. ``code``
-    is stable, so that a script can act on it; the wording may change. An error stops the table, a warning is
-    for the analyst to judge, a note only records what was done.
+    ``rows`` are counted as an editor or Excel counts them: the header of an ordinary file is row 1; of a data frame or
+    arrays, as Python counts them: from 0. ``code`` is stable, so that a script can act on it; the wording may change.
+    An error stops the table, a warning is for the analyst to judge, a note only records what was done.
     """
 
     level: Level
@@ -61,11 +61,15 @@ class TableError(LindleyError):
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = errors_first(findings)
-        super().__init__(render_findings(self.findings))
+        super().__init__(self.findings)  # as pickle makes it again: worker processes raise this too
 
-    def __reduce__(self) -> tuple[type[TableError], tuple[tuple[Finding, ...]]]:
-        """Pickle the findings, which are what the constructor takes: worker processes raise this too."""
-        return type(self), (self.findings,)
+    def __str__(self) -> str:
+        return render_findings(self.findings)
+
+
+def stop(code: str, message: str, fix: str, file: str, rows: tuple[int, ...] = ()) -> NoReturn:
+    """Raise an error that keeps a file from being read any further."""
+    raise TableError([Finding("error", code, message, fix, file, rows)])
 
 
 def errors_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -76,15 +80,11 @@ def errors_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def render_findings(findings: Iterable[Finding]) -> str:
     """All findings as text, one a line, errors first, under a line that counts them."""
     ordered = errors_first(findings)
-    counts = []
-    for level in _ORDER:
-        count = sum(finding.level == level for finding in ordered)
-        if count:
-            counts.append(f"{count} {level}{'s' if count > 1 else ''}")
-    if not counts:
+    if not ordered:
         return "No errors, warnings or notes."
-    lines = [f"{finding.level}: {finding}" for finding in ordered]
-    return "\n".join([", ".join(counts) + ":", *lines])
+    counts = Counter(finding.level for finding in ordered)  # errors first, too
+    head = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counts.items())
+    return "\n".join([f"{head}:", *(f"{finding.level}: {finding}" for finding in ordered)])
 
 
 def exit_status(findings: Iterable[Finding], strict: bool = False) -> int:
@@ -104,39 +104,19 @@ def listing(items: Sequence[object], shown: int = 3) -> str:
     return ", ".join(map(str, items[:shown])) + f" and {len(items) - shown} more"
 
 
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """``Did you mean 'K39'? ``, of the name that is closest whatever its capitals; or nothing."""
+    folded = {each.casefold(): each for each in reversed(names)}
+    close = difflib.get_close_matches(name.casefold(), list(folded), 1)
+    return f"Did you mean '{folded[close[0]]}'? " if close else ""
+
+
 def quoted(items: Iterable[object]) -> list[str]:
     """Each item between quotes, cut where a whole paragraph was pasted into a cell."""
     texts = (" ".join(str(item).split()) for item in items)
     return [f"'{text if len(text) <= 40 else text[:37] + '...'}'" for text in texts]
 
 
-def option_value(name: str) -> str:
-    """A column name as it is typed in a shell after an option that takes one name."""
-    return _shell(name)
-
-
-def option_list(*names: str) -> str:
-    """Column names as they are typed in a shell after an option that takes a list of them.
-
-    The list is a line of CSV, so that a name that holds a comma stands between quotation marks, and these are
-    kept from the shell by another pair.
-    """
-    return _shell(",".join(_csv_field(name) for name in names))
-
-
-def _csv_field(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name
-
-
-def _shell(text: str) -> str:
-    if text.isascii() and text.translate(_PLAIN_IN_A_SHELL).isalnum():
-        return text
-    if not set(text) & set('"$`\\!'):
-        return f'"{text}"'  # these quotation marks are understood by every shell
-    if os.name == "nt":
-        return '"' + text.replace('"', '\\"') + '"'
-    return shlex.quote(text)
-
-
 def _sentence(text: str) -> str:
+    text = spoken(text)
     return text if text.endswith((".", "?", "!")) else text + "."

@@ -1,186 +1,334 @@
-"""Read a table of measurements, and find everything that is wrong with it at once."""
+"""The one reader of tables: files, named data sets, data frames and arrays, with everything that is wrong told at once."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lindley.table.check import Measurements, check_counts, check_features, check_rows
-from lindley.table.columns import Columns, Roles, assign_roles
-from lindley.table.delimited import read_delimited
-from lindley.table.excel import read_workbook
-from lindley.table.findings import Finding, TableError, errors_first, listing, option_list
-from lindley.table.grid import Grid
-from lindley.table.labels import read_labels
-from lindley.table.numbers import Numbers, mark_findings, number_findings, parse_numbers
-from lindley.table.summary import Summary, summarise
+from lindley.errors import LindleyError
+from lindley.settings import setting
+from lindley.table.cells import Numbers, mark_findings, number_findings, parse_numbers, read_labels
+from lindley.table.check import Measurements, Summary, check_counts, check_features, check_rows, summarise
+from lindley.table.columns import (
+    ROLES,
+    Purpose,
+    Reading,
+    Roles,
+    assign_roles,
+    feature_places,
+    given_units,
+    plain_names,
+    split_unit,
+)
+from lindley.table.files import Grid, read_delimited, read_workbook
+from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted, stop
+from lindley.table.frames import frame_grid
+from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import Table
-from lindley.table.transform import Transform
 
-__all__ = ["Columns", "Examination", "Transform", "examine_table", "non_positive", "read_grid", "read_table"]
+__all__ = ["Examination", "examine_table", "read_table"]
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 _WORKBOOK_ENDINGS = (".xlsx", ".xlsm")
+_ENDINGS = _TEXT_ENDINGS + _WORKBOOK_ENDINGS
 _SAVE_AS = "Open it in the program that wrote it and save it as .xlsx or CSV UTF-8"
 
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """All findings on a table, and the table with its summary, which are ``None`` after an error."""
+    """All findings on a table, and the table, which is ``None`` after an error."""
 
     table: Table | None
     findings: tuple[Finding, ...]
-    summary: Summary | None
+
+    @property
+    def summary(self) -> Summary | None:
+        """Of the table, if there is one."""
+        return None if self.table is None else summarise(self.table)
 
 
 def read_table(
-    path: str | Path,
-    columns: Columns = Columns(),  # noqa: B008 - frozen
-    transform: Transform = Transform(),  # noqa: B008 - frozen
+    data: Any,
     *,
+    source: Any = None,
+    group: Any = None,
+    instance: Any = None,
+    include: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    units: str | Mapping[str, str] | Sequence[str | None] | None = None,
+    transform: TransformKind = "none",
+    reference: str | None = None,
     sheet: str | None = None,
     allow_duplicates: bool = False,
-    to_split: bool = True,
+    purpose: Purpose = "split",
     name: str | None = None,
 ) -> Table:
-    """Read a CSV file or an Excel workbook with one row per measurement.
+    """Read and check a table with one row per measurement.
 
-    Raises `TableError`, with every problem that there is, if any of them is an error. Warnings and
-    notes travel with the table. ``sheet`` names a sheet of a workbook, else it is the first;
-    ``allow_duplicates`` accepts rows that repeat another of the same source, with a warning. A table that
-    is not ``to_split``, such as that of a case, may hold few sources, measured once.
+    >>> read_table("glass.xlsx", source="item", transform="log10", reference="Si28")  # doctest: +SKIP
+    <Table glass: 977 rows of 326 sources, 10 features (K39, Ti49, …)>
+
+    Args:
+        data: the path of a CSV file or an Excel workbook; the name of a data set, which knows its columns; a data frame of
+            pandas, polars or pyarrow; a dictionary of columns; an array of rows × features; or a `Table`.
+        source: the column that names the source, else ``source``; in front of a data frame or an array also an array.
+        group: likewise, of sources that are related, such as two windows of one vehicle; else ``group``, if it is there.
+        instance: likewise, the column that numbers the measurements of a source; else ``instance``, if it is there.
+        include: columns that are the features, and no others.
+        ignore: columns to leave out.
+        features: the features of a system, which the table must have; they are taken in this order, by their names with or
+            without a unit, and others are left out. Of an array, the names of its columns.
+        units: one for all features (``ppm``), some by name (``K39=ppm,Fe57=%``, or a dictionary), or one for each. A header
+            ``K39 [ppm]`` tells it as well. With ``features`` they are what the system needs.
+        transform: ``none``, or the logarithm to take of every feature, ``log10`` or ``ln``.
+        reference: the column to divide every feature by before the logarithm.
+        sheet: of a workbook; else the first.
+        allow_duplicates: accept rows that repeat another of the same source, with a warning.
+        purpose: a table to ``split`` needs six sources, some with replicates. A ``whole`` one, that is used as it is, may
+            hold few. The items of a ``case`` are not checked against each other; without a column ``source`` a file is one
+            item, and a folder of files is read as one table.
+        name: what the table is called; else by its file.
+
+    Raises:
+        TableError: with every problem that there is, if any of them is an error. Warnings and notes travel with the table.
+        LindleyError: if a setting does not fit the data.
     """
-    examined = examine_table(
-        path, columns, transform, sheet=sheet, allow_duplicates=allow_duplicates, to_split=to_split, name=name
-    )
-    if examined.table is None:
-        raise TableError(examined.findings)
-    return examined.table
+    return _read(
+        data,
+        Reading(
+            source, group, instance, include, ignore, features, units,
+            transform, reference, sheet, allow_duplicates, purpose, name,
+        ),
+    )  # fmt: skip
 
 
-def examine_table(
-    path: str | Path,
-    columns: Columns = Columns(),  # noqa: B008 - frozen
-    transform: Transform = Transform(),  # noqa: B008 - frozen
-    *,
-    sheet: str | None = None,
-    allow_duplicates: bool = False,
-    to_split: bool = True,
-    name: str | None = None,
-) -> Examination:
-    """Read a table as `read_table` does, but hand back what was found instead of raising."""
-    path = Path(path)
-    grid, findings = read_grid(path, sheet)
-    if grid is None:
-        return Examination(None, errors_first(findings), None)
-    roles, role_findings = assign_roles(grid, columns, transform.reference)
-    labels, label_findings = read_labels(grid, roles)
-    parsed = _parse(grid, roles)
-    findings += role_findings + label_findings + mark_findings(grid, parsed)
+def examine_table(data: Any, **settings: Any) -> Examination:
+    """Read a table as `read_table` does, which tells the settings, but hand back what was found instead of raising."""
+    try:
+        table = _read(data, Reading(**settings))
+    except TableError as error:
+        return Examination(None, error.findings)
+    return Examination(table, table.findings)
+
+
+def _read(data: Any, reading: Reading) -> Table:
+    if isinstance(data, Table):
+        _refuse_settings(reading, f"{data.name} was read already: leave out {{}}.")
+        return _select(data, reading)
+    if not isinstance(data, str | os.PathLike):
+        return _read_grid(*frame_grid(data, reading))
+    for role in ROLES:
+        if not isinstance(getattr(reading, role), str | None):
+            raise LindleyError(f"{role}: of a file, the name of a column is needed, and not an array")
+    from lindley.table.datasets import dataset_names, load_dataset  # which read tables themselves
+
+    if data in dataset_names():
+        knows = f"{data} is a named data set, and knows its columns: leave out {{}}, or write the set to a file with "
+        _refuse_settings(reading, f"{knows}'lindley data export {data}' and read that.")
+        return _select(load_dataset(str(data)), reading)
+    path = Path(data)
+    if path.is_dir() and reading.purpose == "case":
+        return _read_folder(path, reading)
+    content = _content(path)
+    grid, findings = _cells(path, content, reading.sheet)
+    table = _read_grid(grid, findings, replace(reading, name=reading.name or path.stem))
+    return replace(table, files=((path.name, hashlib.sha256(content).hexdigest()),))
+
+
+def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
+    """From cells to a table: the part of every column, labels, numbers, the transform, and the checks of the whole."""
+    transform = reading.applied
+    roles, role_findings = assign_roles(grid, reading)
+    labels, label_findings = read_labels(grid, roles, str(reading.name) if reading.purpose == "case" else None)
+    parsed = _parse(grid, roles, labelled=labels is not None)
+    findings = findings + role_findings + label_findings + mark_findings(grid, parsed)
     for place, numbers in parsed.items():
         findings += number_findings(grid, place, numbers)
-    raw = _stack(grid, [parsed[place] for place in roles.features if place in parsed])
+    places = [place for place in roles.features if place in parsed]
+    none = np.empty((len(grid.rows), 0))  # where there is no feature
+    raw = np.column_stack([none, *(parsed[place].values for place in places)]) + 0.0  # a −0.0 becomes 0.0
     reference = parsed[roles.reference].values if roles.reference in parsed else None
-    features = tuple(grid.header[place] for place in roles.features if place in parsed)
+    headers = tuple(grid.header[place] for place in places)
     transformed = raw
     if transform.kind != "none":
-        findings += non_positive(grid, parsed, transform)
+        findings += _non_positive(grid, parsed, transform, roles.reference)
         if reference is not None or transform.reference is None:
             transformed = transform.apply(raw, reference)
     if labels is not None and grid.complete and grid.rows:
-        data = Measurements(grid.file, grid.rows, features, raw, transformed, labels)
-        if labels.complete:
-            findings += check_counts(data, to_split=to_split)
-        findings += check_features(data, logged=transform.kind != "none")
-        if labels.complete:
-            findings += check_rows(data, allow_duplicates=allow_duplicates)
+        checked = Measurements(grid.file, grid.rows, headers, raw, transformed, labels)
+        findings += _check(checked, reading, logged=transform.kind != "none")
     found = errors_first(findings)
     if labels is None or any(finding.level == "error" for finding in found):
-        return Examination(None, found, None)
-    table = Table(
-        path.stem if name is None else name,
-        transformed,
-        features,
-        labels.source,
-        labels.group,
-        labels.instance,
-        found,
+        raise TableError(found)
+    features, units = _named(headers, reading)
+    columns = raw if reference is None else np.column_stack([raw, reference])
+    if transform.reference is not None and reading.features is None:
+        transform = replace(transform, reference=split_unit(transform.reference)[0])
+    return Table(
+        str(reading.name), transformed, features, labels.source, labels.group, labels.instance,
+        found, units, transform, None if transform.kind == "none" else columns,
+    )  # fmt: skip
+
+
+def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
+    if reading.purpose == "case":
+        return check_rows(data, of_a_case=True)
+    findings = check_counts(data, to_split=reading.purpose == "split") if data.labels.complete else []
+    findings += check_features(data, logged=logged)
+    if data.labels.complete:
+        findings += check_rows(data, allow_duplicates=reading.allow_duplicates)
+    return findings
+
+
+def _named(headers: tuple[str, ...], reading: Reading) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
+    """What the features are called, and their units."""
+    if reading.features is not None:
+        units = (unit or split_unit(header)[1] for unit, header in zip(reading.required_units, headers, strict=True))
+        return tuple(reading.features), tuple(units)
+    features, told = plain_names(headers)
+    return features, given_units(reading.units, features, told)
+
+
+def _refuse_settings(reading: Reading, why: str) -> None:
+    """Of a table whose columns are known, the settings that say what they are; told before anything is fetched."""
+    free = ("features", "units", "purpose", "name", *(() if reading.features is None else ("transform", "reference")))
+    if given := [
+        each.name for each in fields(Reading) if each.name not in free and getattr(reading, each.name) != each.default
+    ]:
+        raise LindleyError(why.replace("{}", ", ".join(map(setting, given))))
+
+
+def _select(table: Table, reading: Reading) -> Table:
+    """A table that was read already: as it is, or in the features and the units of a system."""
+    table = replace(table, name=reading.name or table.name)
+    if reading.features is None:
+        return replace(table, units=given_units(reading.units, table.features, table.units))
+    if table.transform != reading.applied:
+        logged = reading.transform != "none"
+        raise LindleyError(
+            f"the system takes {f'the logarithm of measurements ({reading.applied})' if logged else reading.applied}, and "
+            f"{table.name} was read with {table.transform}. Read a file, and make sure that it holds measurements and not "
+            "their logarithms; 'lindley data export' writes a named data set to one."
+        )
+    places, problems = feature_places(table.header, reading.features, reading.required_units, table.name)
+    if problems:
+        raise TableError([*table.findings, *problems])
+    order = list(places.values())
+    raw = table.raw
+    if raw is not None:
+        raw = raw[:, [*order, *range(len(table.features), raw.shape[1])]]
+    return replace(
+        table,
+        values=table.values[:, order],
+        features=tuple(reading.features),
+        units=tuple(unit or table.units[place] for unit, place in zip(reading.required_units, order, strict=True)),
+        raw=raw,
     )
-    return Examination(table, found, summarise(table))
 
 
-def read_grid(path: Path, sheet: str | None) -> tuple[Grid | None, list[Finding]]:
-    """The cells of a file, or what keeps them from being read."""
+def _read_folder(folder: Path, reading: Reading) -> Table:
+    """The tables of a folder as one, each with items of its own."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _ENDINGS and file.name[0] not in ".~")
+    if not files:
+        stop("empty-folder", f"the folder holds no table ({', '.join(_ENDINGS)})", "Check the path", folder.name)
+    findings: list[Finding] = []
+    tables = []
+    for file in files:
+        try:
+            tables.append(_read(file, reading))
+            findings += tables[-1].findings
+        except TableError as error:
+            findings += error.findings
+    labels = [label for table in tables for label in table.labels]
+    if doubles := sorted({label for label in labels if labels.count(label) > 1}):
+        message = f"{listing(quoted(doubles), 8)} is in more than one file of the folder"
+        findings.append(Finding("error", "repeated-label", message, "Give every item its own label", folder.name))
+    if any(finding.level == "error" for finding in findings):
+        raise TableError(findings)
+    source = np.concatenate([table.source for table in tables])
+    raws = [table.raw for table in tables if table.raw is not None]
+    return replace(
+        tables[0],
+        name=reading.name or folder.name,
+        values=np.concatenate([table.values for table in tables]),
+        source=source,
+        group=source,
+        instance=np.concatenate([table.instance for table in tables]),
+        findings=errors_first(findings),
+        raw=np.concatenate(raws) if raws else None,
+        files=tuple(file for table in tables for file in table.files),
+    )
+
+
+def _content(path: Path) -> bytes:
+    """The content of a file that may hold a table."""
     file, ending = path.name, path.suffix.lower()
     if not path.exists():
-        return None, [_missing_file(path)]
+        _missing_file(path)
     if path.is_dir():
-        message = "this is a folder, not a file"
-        return None, [Finding("error", "not-a-file", message, "Give the name of a table in it", file)]
-    if ending not in _TEXT_ENDINGS + _WORKBOOK_ENDINGS:
-        if ending in (".xls", ".xlsb", ".ods", ".numbers"):
-            message = f"tables of the kind {ending} are not read"
-            return None, [Finding("error", "unread-format", message, _SAVE_AS, file)]
+        stop("not-a-file", "this is a folder, not a file", "Give the name of a table in it", file)
+    if ending in (".xls", ".xlsb", ".ods", ".numbers"):
+        stop("unread-format", f"tables of the kind {ending} are not read", _SAVE_AS, file)
+    if ending not in _ENDINGS:
         message = f"the ending '{ending}' is not known" if ending else "the file name has no ending"
-        fix = f"Give a file that ends in {listing(_TEXT_ENDINGS + _WORKBOOK_ENDINGS, 8)}"
-        return None, [Finding("error", "unknown-ending", message, fix, file)]
+        stop("unknown-ending", message, f"Give a file that ends in {listing(_ENDINGS, 8)}", file)
     try:
         data = path.read_bytes()
     except OSError as error:
         message = f"the file cannot be opened ({error.strerror or error})"
-        fix = "Close it in Excel, and check that you may read it"
-        return None, [Finding("error", "unreadable-file", message, fix, file)]
+        stop("unreadable-file", message, "Close it in Excel, and check that you may read it", file)
     if not data:
-        return None, [Finding("error", "empty-file", "the file is empty", "Export it again", file)]
-    if ending in _WORKBOOK_ENDINGS:
-        return read_workbook(file, data, sheet)
-    grid, findings = read_delimited(file, data)
+        stop("empty-file", "the file is empty", "Export it again", file)
+    return data
+
+
+def _cells(path: Path, data: bytes, sheet: str | None) -> tuple[Grid, list[Finding]]:
+    if path.suffix.lower() in _WORKBOOK_ENDINGS:
+        return read_workbook(path.name, data, sheet)
+    grid, findings = read_delimited(path.name, data)
     if sheet is not None:
         message = f"the sheet '{sheet}' was asked for, but a text file has none"
-        findings.append(Finding("warning", "sheet-of-text", message, "Leave --sheet out", file))
+        findings.append(Finding("warning", "sheet-of-text", message, f"Leave {setting('sheet')} out", path.name))
     return grid, findings
 
 
-def _missing_file(path: Path) -> Finding:
+def _missing_file(path: Path) -> NoReturn:
     from lindley.table.datasets import dataset_names  # which itself reads tables
 
     folder = path.parent
     if not folder.is_dir():
-        message = f"there is no such file, nor its folder {folder}"
-        return Finding("error", "missing-file", message, "Check the path", path.name)
-    close = difflib.get_close_matches(path.name, [each.name for each in folder.iterdir()], 1)
-    fix = f"Did you mean '{close[0]}'?" if close else "Check the name and the folder"
+        stop("missing-file", f"there is no such file, nor its folder {folder}", "Check the path", path.name)
+    close = did_you_mean(path.name, [each.name for each in folder.iterdir()])
+    fix = close.strip() or "Check the name and the folder"
     if path.name == str(path):
         wanted = path.name.casefold().replace("_", "-").replace(" ", "-")
         named = difflib.get_close_matches(wanted, dataset_names(), 1, cutoff=0.75)
         if named and (not close or named[0] == wanted):
             fix = f"Did you mean the data set '{named[0]}'?"
-    return Finding("error", "missing-file", f"there is no such file in {folder.resolve()}", fix, path.name)
+    stop("missing-file", f"there is no such file in {folder.resolve()}", fix, path.name)
 
 
-def _parse(grid: Grid, roles: Roles) -> dict[int, Numbers]:
+def _parse(grid: Grid, roles: Roles, *, labelled: bool) -> dict[int, Numbers]:
     """Numbers of the features and the reference, by column.
 
     Without a source column nobody knows which columns are labels: then those that are mostly numbers count.
     """
     wanted = [*roles.features, *([] if roles.reference is None else [roles.reference])]
     parsed = {place: parse_numbers(grid.columns[place]) for place in dict.fromkeys(wanted)}
-    if roles.source is None:
+    if not labelled:
         return {place: each for place, each in parsed.items() if np.isfinite(each.values).sum() > len(grid.rows) / 2}
     return parsed
 
 
-def _stack(grid: Grid, columns: list[Numbers]) -> NDArray[np.float64]:
-    if not columns:
-        return np.empty((len(grid.rows), 0))
-    return np.column_stack([each.values for each in columns]) + 0.0  # a −0.0 becomes 0.0
-
-
-def non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform) -> list[Finding]:
+def _non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform, reference: int | None) -> list[Finding]:
     """Values that have no logarithm."""
     findings = []
     for place, numbers in parsed.items():
@@ -189,15 +337,14 @@ def non_positive(grid: Grid, parsed: dict[int, Numbers], transform: Transform) -
             continue
         name = grid.header[place]
         some = listing([f"{value:g}" for value in dict.fromkeys(numbers.values[hits].tolist())])
-        message = f"{some} is not positive and has no {transform.kind}"
-        if "," in some or " and " in some:
-            message = f"{some} are not positive and have no {transform.kind}"
-        if name == transform.reference:
+        be, have = ("are", "have") if " and " in some else ("is", "has")
+        message = f"{some} {be} not positive and {have} no {transform.kind}"
+        if place == reference:
             fix = "Every feature is divided by it: give the measured value, or leave the measurement out"
         else:
             fix = (
                 "Give the measured value; if values are below the detection limit, leave the column out with "
-                f"--ignore-columns {option_list(name)}; if they are logs already, leave the transform out"
+                f"{setting('ignore', name)}; if they are logs already, leave the transform out"
             )
         rows = tuple(grid.rows[each] for each in hits.tolist())
         findings.append(Finding("error", "non-positive", message, fix, grid.file, rows, name))

@@ -1,17 +1,19 @@
-"""The small-data protocol: draw replicates, shuffle, and split by source into train, validate and test.
+"""The small-data protocol: draw replicates, shuffle, split by source into train, validate and test, and choose pairs.
 
 The paper selects two random replicates of every source, splits the sources into thirds, and does so P = 21
 times from a new shuffle. Sources of one group (two windows of one vehicle) stay in one part.
 
 Split ``p`` depends on the sources, the protocol and the seed alone. It does not depend on the features, on the
 order of the sources in the file, or on how many splits are made, so that any two models and any two experiments
-compare split by split.
+compare split by split. For that, random numbers belong to a place in the order by source, and not to a row of a file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,22 @@ from lindley.errors import LindleyError
 from lindley.table.scaling import Scaling
 from lindley.table.table import Table
 
-__all__ = ["MIN_GROUPS_PER_PART", "PARTS", "Part", "Protocol", "Side", "Split", "make_split", "make_splits"]
+__all__ = [
+    "MIN_GROUPS_PER_PART",
+    "PARTS",
+    "Part",
+    "Protocol",
+    "Side",
+    "Split",
+    "choose_pairs",
+    "draw_instances",
+    "make_split",
+    "make_splits",
+    "order_instances",
+]
 
 Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
 PARTS = ("train", "validate", "test")
 MIN_GROUPS_PER_PART = 2
 """A part with one source has no different-source pair, and no variance between sources."""
@@ -62,7 +77,7 @@ class Side:
     """The traces, or the refs, of a part: items of one or more instances each."""
 
     values: Floats  # (rows, features)
-    item: NDArray[np.intp]  # (rows,) index of the item that a row belongs to
+    item: Index  # (rows,) index of the item that a row belongs to
     source: NDArray[np.str_]  # (items,)
 
     def __getitem__(self, items: slice) -> Side:
@@ -74,7 +89,7 @@ class Side:
         return Side(self.values[rows], self.item[rows] - start, self.source[start:stop])
 
     @cached_property
-    def count(self) -> NDArray[np.intp]:
+    def count(self) -> Index:
         """Instances per item (items,)."""
         return np.bincount(self.item, minlength=len(self.source))
 
@@ -95,6 +110,22 @@ class Part:
     is_trace: NDArray[np.bool_]  # (rows,)
     group: NDArray[np.str_] | None = None  # (rows,); None if every source is its own group
 
+    @classmethod
+    def drawn(
+        cls,
+        values: Floats,
+        source: NDArray[np.str_],
+        group: NDArray[np.str_] | None = None,
+        *,
+        n_trace: int = 1,
+        n_ref: int | None = None,
+        rng: np.random.Generator | None = None,
+        complete: bool = False,
+    ) -> Part:
+        """Of instances (rows, features) those that `draw_instances` draws of every source."""
+        rows, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=complete)
+        return cls(values[rows], source[rows], is_trace, None if group is None else group[rows])
+
     @cached_property
     def trace(self) -> Side:
         """One trace per source."""
@@ -109,6 +140,21 @@ class Part:
         source, item = np.unique(self.source[rows], return_inverse=True)
         return Side(self.values[rows], item, source)
 
+    @property
+    def groups(self) -> NDArray[np.str_]:
+        """The group of every row (rows,): its source, if every source is a group of its own."""
+        return self.source if self.group is None else self.group
+
+    def rows(self, which: NDArray[np.bool_]) -> Part:
+        """Some of the instances."""
+        group = None if self.group is None else self.group[which]
+        return Part(self.values[which], self.source[which], self.is_trace[which], group)
+
+    def joined(self, other: Part) -> Part:
+        """The sources of two parts as one."""
+        both = ((getattr(self, name), getattr(other, name)) for name in ("values", "source", "is_trace", "groups"))
+        return Part(*(np.concatenate(arrays) for arrays in both))
+
     def with_values(self, values: Floats) -> Part:
         """The same instances with other values, such as scaled ones."""
         return Part(values, self.source, self.is_trace, self.group)
@@ -116,13 +162,14 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One shuffle: three parts, standardised with the statistics of the training part."""
+    """One shuffle: three parts, standardised with the statistics of the training part; and as they were before."""
 
     index: int
     train: Part
     validate: Part
     test: Part
     scaling: Scaling
+    raw: tuple[Part, Part, Part]
 
     @property
     def parts(self) -> tuple[Part, Part, Part]:
@@ -144,18 +191,12 @@ def make_split(table: Table, protocol: Protocol, index: int) -> Split:
             same-source pair.
     """
     rng = np.random.default_rng((protocol.seed, index))
-    sources, first, code = np.unique(table.source, return_index=True, return_inverse=True)
-    groups, group_code = np.unique(table.group[first], return_inverse=True)
-
+    groups = np.unique(table.group)
     part_of_group = _allot(len(groups), protocol.shares, rng, table.name)
-    row, is_trace = _draw(code, len(sources), protocol, rng)
-    part_of_row = part_of_group[group_code[code[row]]]
-
-    raw = [
-        Part(table.values[r], table.source[r], is_trace[part_of_row == k], table.group[r])
-        for k in range(3)
-        for r in [row[part_of_row == k]]
-    ]
+    n_trace, n_ref = protocol.trace_instances, protocol.replicates - protocol.trace_instances
+    drawn = Part.drawn(table.values, table.source, table.group, n_trace=n_trace, n_ref=n_ref, rng=rng)
+    part_of_row = part_of_group[np.searchsorted(groups, drawn.groups)]
+    raw = [drawn.rows(part_of_row == k) for k in range(3)]
     for name, part in zip(PARTS[1:], raw[1:], strict=True):
         if len(part.ref.source) == 0:
             raise LindleyError(
@@ -164,15 +205,10 @@ def make_split(table: Table, protocol: Protocol, index: int) -> Split:
             )
     scaling = Scaling.fit(raw[0].values, table.features, f"{table.name}, split {index + 1}")
     train, validate, test = (part.with_values(scaling(part.values)) for part in raw)
-    return Split(index, train, validate, test, scaling)
+    return Split(index, train, validate, test, scaling, (raw[0], raw[1], raw[2]))
 
 
-def _shuffle(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """A random order. Sorting uniforms keeps it the same over NumPy versions, which `permutation` does not promise."""
-    return np.argsort(rng.random(n), kind="stable")
-
-
-def _allot(n_groups: int, shares: tuple[float, ...], rng: np.random.Generator, name: str) -> NDArray[np.intp]:
+def _allot(n_groups: int, shares: tuple[float, ...], rng: np.random.Generator, name: str) -> Index:
     """The part (0, 1, 2) of every group, (n_groups,)."""
     edges = np.rint(np.cumsum((0.0, *shares)) / sum(shares) * n_groups).astype(int)
     sizes = np.diff(edges)
@@ -183,20 +219,70 @@ def _allot(n_groups: int, shares: tuple[float, ...], rng: np.random.Generator, n
             f"at least {MIN_GROUPS_PER_PART}; give more sources, or other shares."
         )
     part = np.empty(n_groups, dtype=np.intp)
-    part[_shuffle(n_groups, rng)] = np.repeat(np.arange(3), sizes)
+    # sorting uniforms keeps the order the same over NumPy versions, which `permutation` does not promise
+    part[np.argsort(rng.random(n_groups), kind="stable")] = np.repeat(np.arange(3), sizes)
     return part
 
 
-def _draw(
-    code: NDArray[np.intp], n_sources: int, protocol: Protocol, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The rows drawn from every source, in the order of the sources, and which of them are traces."""
+def order_instances(source: NDArray[Any], rng: np.random.Generator | None = None) -> tuple[Index, Index]:
+    """The rows of all instances, source by source (rows,), and how many each source has (sources,).
+
+    Sources come in the order of their labels. The instances of a source are shuffled, or stay in their order without ``rng``.
+    """
+    _, code, count = np.unique(source, return_inverse=True, return_counts=True)
     by_source = np.argsort(code, kind="stable")
-    rows = by_source[np.lexsort((rng.random(len(code)), code[by_source]))]  # replicates in random order
-    available = np.bincount(code, minlength=n_sources)
-    rank = np.arange(len(rows)) - np.repeat(np.cumsum(available) - available, available)
-    drawn = rank < protocol.replicates
-    # A source of two or more instances always keeps one for the ref.
-    n_drawn = np.minimum(available, protocol.replicates)
-    n_trace = np.where(n_drawn > 1, np.minimum(protocol.trace_instances, n_drawn - 1), 1)
-    return rows[drawn], (rank < np.repeat(n_trace, available))[drawn]
+    if rng is not None:
+        by_source = by_source[np.lexsort((rng.random(len(code)), code[by_source]))]
+    return by_source, count
+
+
+def draw_instances(
+    source: NDArray[Any],
+    n_trace: int = 1,
+    n_ref: int | None = None,
+    rng: np.random.Generator | None = None,
+    *,
+    complete: bool = False,
+) -> tuple[Index, NDArray[np.bool_]]:
+    """``n_trace`` instances of every source as its trace and ``n_ref`` others, or all others, as its ref.
+
+    They are drawn at random, or from the front where there is no ``rng``. A source with fewer gives what it has, and keeps
+    one for the ref if it has two; with ``complete`` it gives none.
+
+    Returns:
+        The rows drawn, source by source with the traces of each in front, and which of them are traces.
+    """
+    rows, count = order_instances(source, rng)
+    rank = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    taken = count if n_ref is None else np.minimum(count, n_trace + n_ref)
+    if complete:
+        taken = np.where(count < n_trace + (1 if n_ref is None else n_ref), 0, taken)
+    as_trace = np.where(taken > 1, np.minimum(n_trace, taken - 1), 1)
+    drawn = rank < np.repeat(taken, count)
+    return rows[drawn], (rank < np.repeat(as_trace, count))[drawn]
+
+
+def choose_pairs(
+    trace: Side, ref: Side, most_different: int | None, seed: int | Sequence[int]
+) -> tuple[Index, Index, Index, Index]:
+    """Items of the same-source pairs (traces, refs) and of the different-source pairs (traces, refs).
+
+    Numbering pairs row by row, the k-th different-source pair is found without a list of all pairs: it comes after
+    those same-source pairs s_m (m = 0, 1, …) for which s_m − m ≤ k.
+
+    Args:
+        trace: items of one source each, every source once.
+        ref: likewise.
+        most_different: a random choice of that many different-source pairs, or ``None`` for all of them.
+        seed: of that choice.
+    """
+    n_ref = len(ref.source)
+    _, i_same, j_same = np.intersect1d(trace.source, ref.source, return_indices=True)
+    same = np.sort(i_same * n_ref + j_same)
+    n_different = len(trace.source) * n_ref - len(same)
+    if most_different is None or most_different >= n_different:
+        k = np.arange(n_different)
+    else:
+        k = np.sort(np.random.default_rng(seed).choice(n_different, most_different, replace=False))
+    flat = k + np.searchsorted(same - np.arange(len(same)), k, side="right")
+    return same // n_ref, same % n_ref, flat // n_ref, flat % n_ref

@@ -1,19 +1,28 @@
-"""A table of measurements after it was read, checked and transformed."""
+"""A table of measurements after it was read, checked and transformed; its CSV; and files written whole or not at all."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lindley.errors import LindleyError
+from lindley.table.scaling import Transform
+
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = ["Table"]
+__all__ = ["Table", "export_csv", "write_atomically", "write_new"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +30,7 @@ class Table:
     """One row per instance: its features, the source it was measured on, and the group of that source.
 
     Without a group column every source is its own group. ``findings`` holds what the checks noticed and the
-    table survived: warnings and notes, never errors.
+    table survived: warnings and notes, never errors. ``transform`` was applied to what was measured, in ``units``.
     """
 
     name: str
@@ -31,9 +40,17 @@ class Table:
     group: NDArray[np.str_]  # (rows,)
     instance: NDArray[np.str_]  # (rows,)
     findings: tuple[Finding, ...] = field(default=())
+    units: tuple[str | None, ...] = ()  # (features,); left out, none is known
+    transform: Transform = Transform()  # noqa: RUF009 - frozen
+    raw: NDArray[np.float64] | None = None  # (rows, columns) before a transform; the reference last
+    files: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of what was read
 
     def __post_init__(self) -> None:
         rows = len(self.values)
+        if not any(self.units):
+            object.__setattr__(self, "units", (None,) * len(self.features))
+        if len(self.units) != len(self.features):
+            raise ValueError(f"{len(self.units)} units do not fit {len(self.features)} features")
         if self.values.shape != (rows, len(self.features)):
             raise ValueError(f"values {self.values.shape} do not fit {len(self.features)} features")
         for name in ("source", "group", "instance"):
@@ -51,12 +68,7 @@ class Table:
 
     @classmethod
     def from_arrays(
-        cls,
-        values: Any,
-        source: Any,
-        group: Any = None,
-        features: Sequence[str] | None = None,
-        name: str = "arrays",
+        cls, values: Any, source: Any, group: Any = None, features: Sequence[str] | None = None, name: str = "arrays"
     ) -> Table:
         """A table from arrays that are already clean, such as those of another program."""
         matrix = np.asarray(values, dtype=np.float64)
@@ -67,15 +79,91 @@ class Table:
         groups = labels if group is None else np.asarray(group).astype(np.str_)
         return cls(name, matrix, names, labels, groups, np.arange(1, len(matrix) + 1).astype(np.str_))
 
+    def __repr__(self) -> str:
+        some = ", ".join(self.features[:2]) + (", …" if len(self.features) > 2 else "")
+        count = f"{len(self.features)} feature" + ("s" if len(self.features) != 1 else "")
+        return f"<Table {self.name}: {len(self.values)} rows of {len(self.sources)} sources, {count} ({some})>"
+
     @property
     def sources(self) -> NDArray[np.str_]:
         """The distinct sources, sorted."""
         return np.unique(self.source)
 
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The distinct sources in the order of the rows, as the items of a case are listed."""
+        return tuple(dict.fromkeys(self.source.tolist()))
+
+    @property
+    def item(self) -> NDArray[np.intp]:
+        """For every row, which of the ``labels`` it belongs to (rows,)."""
+        number = {label: place for place, label in enumerate(self.labels)}
+        return np.array([number[label] for label in self.source.tolist()], dtype=np.intp)
+
+    @property
+    def measured(self) -> NDArray[np.float64]:
+        """The features before the transform (rows, features)."""
+        return self.values if self.raw is None else self.raw[:, : len(self.features)]
+
+    @property
+    def divisor(self) -> NDArray[np.float64] | None:
+        """The reference that they were divided by (rows,), where there is one."""
+        return None if self.raw is None or self.transform.reference is None else self.raw[:, -1]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The features with their units, as in ``K39 [ppm]``."""
+        return tuple(
+            name if unit is None else f"{name} [{unit}]" for name, unit in zip(self.features, self.units, strict=True)
+        )
+
     def sha256(self) -> str:
         """A digest of the measurements and their labels: equal for equal data, whatever file held them."""
         digest = hashlib.sha256()
-        for labels in (self.features, self.source, self.group):
+        for labels in (self.header, self.source, self.group):
             digest.update("\x1f".join(map(str, labels)).encode() + b"\x1e")
         digest.update(np.ascontiguousarray(self.values, dtype="<f8").tobytes())
         return digest.hexdigest()
+
+
+def export_csv(table: Table, path: str | Path) -> None:
+    """Write source, group (if any differs from its source), instance and features: commas, points, UTF-8.
+
+    Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same ones.
+    """
+    reserved = [name for name in table.features if name.casefold() in ("source", "group", "instance")]
+    if reserved:
+        raise LindleyError(
+            f"The feature '{reserved[0]}' has the name of a label column and would be read back as one. Rename it."
+        )
+    grouped = not np.array_equal(table.group, table.source)
+    labels = [table.source.tolist(), *([table.group.tolist()] if grouped else []), table.instance.tolist()]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["source", *(["group"] if grouped else []), "instance", *table.header])
+    for *row_labels, values in zip(*labels, table.values.tolist(), strict=True):
+        writer.writerow([*row_labels, *map(repr, values)])
+    write_atomically(Path(path), text.getvalue().encode("utf-8"))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write beside ``path`` and rename, so that a broken run never leaves half a file under that name."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, path)
+    except OSError as error:
+        raise LindleyError(
+            f"{path} cannot be written ({error.strerror or error}). "
+            "Check that the folder is there and may be written to, and close the file if Excel has it open."
+        ) from error
+    finally:
+        with suppress(OSError):  # it was renamed, or could never be made
+            beside.unlink()
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a text file, UTF-8, that is not there yet: what somebody has changed is not written over."""
+    if path.exists():
+        raise LindleyError(f"{path} is there already. Give another name, or remove it first.")
+    write_atomically(path, text.encode("utf-8"))

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LLRs
-from lindley.models.axis_laws import Scatter
+from lindley.models.between import Scatter
 from lindley.models.classical import fit_classical
-from lindley.models.heavy_tailed.fit import fit_ht_plda
+from lindley.models.fitting import Progress, Task, silent
+from lindley.models.heavy_tailed.fit import fit
 from lindley.models.heavy_tailed.model import HeavyTailed
-from lindley.models.two_level import PairModel, TwoLevel, item_squares, score
+from lindley.models.two_level import PairModel, TwoLevel, item_squares, score, take_runs
 from lindley.table.splits import Part
 
 Floats = NDArray[np.float64]
@@ -50,6 +51,12 @@ def test_cllr(model: PairModel, part: Part) -> float:
 test_cllr.__test__ = False  # type: ignore[attr-defined]
 
 
+def fitted(parts: list[Part], progress: Progress = silent) -> TwoLevel:
+    model = fit(Task(parts, progress=progress)).model
+    assert isinstance(model, TwoLevel)
+    return model
+
+
 def covariances(model: TwoLevel) -> tuple[Floats, Floats]:
     """W and B of the features."""
     law = model.between
@@ -61,7 +68,7 @@ def covariances(model: TwoLevel) -> tuple[Floats, Floats]:
 @pytest.mark.parametrize("counts", [(1, 1), (2, 3)])
 def test_the_truth_comes_back(counts: tuple[int, int]) -> None:
     part = simulate(800, 4.0, 6.0, seed=1, counts=counts)
-    model = fit_ht_plda([part])
+    model = fitted([part])
     law = model.between
     assert isinstance(law, HeavyTailed)
     assert float(law.nu) == pytest.approx(4.0, rel=0.3)
@@ -77,11 +84,11 @@ def test_the_truth_comes_back(counts: tuple[int, int]) -> None:
 
 def test_tails_are_worth_having_and_their_absence_is_seen() -> None:
     train, test = simulate(300, 3.0, 6.0, seed=2), simulate(300, 3.0, 6.0, seed=3)
-    heavy, plain = fit_ht_plda([train]), fit_classical([train], "normal")
+    heavy, plain = fitted([train]), fit_classical([train], "normal")
     assert test_cllr(heavy, test) < 0.8 * test_cllr(plain, test)
 
     train, test = simulate(300, np.inf, np.inf, seed=4), simulate(300, np.inf, np.inf, seed=5)
-    heavy, plain = fit_ht_plda([train]), fit_classical([train], "normal")
+    heavy, plain = fitted([train]), fit_classical([train], "normal")
     law = heavy.between
     assert isinstance(law, HeavyTailed)
     assert float(law.nu) > 20
@@ -105,7 +112,7 @@ def ln_likelihood(model: TwoLevel, part: Part) -> float:
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2)])
 def test_the_estimate_is_a_maximum_of_the_likelihood(counts: tuple[int, int]) -> None:
     part = simulate(120, 5.0, 8.0, seed=6, counts=counts)
-    model = fit_ht_plda([part])
+    model = fitted([part])
     law = model.between
     assert isinstance(law, HeavyTailed)
     best = ln_likelihood(model, part)
@@ -129,19 +136,19 @@ def test_the_estimate_is_a_maximum_of_the_likelihood(counts: tuple[int, int]) ->
 def test_units_and_other_runs_do_not_matter() -> None:
     part, other = simulate(80, 4.0, 8.0, seed=7), simulate(60, 9.0, 9.0, seed=8)
     mixed = Part((part.values - 3) @ np.diag([1e-3, 1.0, 50.0, 2.0]) + 7, part.source, part.is_trace)
-    model = fit_ht_plda([part, other, mixed])
+    model = fitted([part, other, mixed])
     llrs = score(model, [p.trace for p in (part, other, mixed)], [p.ref for p in (part, other, mixed)])
     np.testing.assert_allclose(llrs[2], llrs[0], atol=1e-3)
-    alone = fit_ht_plda([part])
+    alone = fitted([part])
     np.testing.assert_allclose(score(alone, [part.trace], [part.ref])[0], llrs[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("n", [3, 5, 9])
-@pytest.mark.filterwarnings("ignore::lindley.models.shrinkage.ShrinkageWarning")
+@pytest.mark.filterwarnings("ignore::lindley.models.classical.ShrinkageWarning")
 def test_few_sources(n: int) -> None:
     """Fewer degrees of freedom than features: the prior keeps the estimate where LRs are finite and a help."""
     train, test = simulate(n, 4.0, 8.0, seed=9), simulate(100, 4.0, 8.0, seed=10)
-    model = fit_ht_plda([train])
+    model = fitted([train])
     llr = score(model, [test.trace], [test.ref])[0]
     assert np.isfinite(llr).all()
     assert llr.diagonal().mean() > llr.mean()
@@ -152,19 +159,18 @@ def test_sources_without_a_ref_count_too() -> None:
     keep = whole.is_trace | (whole.source < "S0080")
     part = Part(whole.values[keep], whole.source[keep], whole.is_trace[keep])
     fewer = Part(*(a[whole.source < "S0080"] for a in (whole.values, whole.source, whole.is_trace)))
-    seen: list[tuple[int, float]] = []
-    model = fit_ht_plda([part, fewer], progress=lambda runs, value: seen.append((runs, value)))
-    assert [runs for runs, _ in seen] == [1, 2]
-    assert np.isfinite([value for _, value in seen]).all()
+    seen: list[tuple[str, float]] = []
+    model = fitted([part, fewer], lambda detail, share: seen.append((detail, share)))
+    assert seen == [("split 1 of 2", 0.5), ("split 2 of 2", 1.0)]
     assert not torch.allclose(model.centre[0], model.centre[1], atol=1e-3)
-    assert test_cllr(model.map(lambda t: t[:1]), simulate(100, 4.0, 8.0, seed=12)) < 0.5
+    assert test_cllr(take_runs(model, [0]), simulate(100, 4.0, 8.0, seed=12)) < 0.5
 
 
 def test_what_cannot_be_fitted_is_told() -> None:
     part = simulate(10, 4.0, 8.0, seed=13)
     with pytest.raises(LindleyError, match="measured twice"):
-        fit_ht_plda([Part(part.values[:10], part.source[:10], part.is_trace[:10])])
+        fitted([Part(part.values[:10], part.source[:10], part.is_trace[:10])])
     values = part.values.copy()
     values[3, 1] = np.inf
     with pytest.raises(LindleyError, match="finite"):
-        fit_ht_plda([part.with_values(values)])
+        fitted([part.with_values(values)])

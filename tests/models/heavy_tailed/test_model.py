@@ -7,15 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 from torch import Tensor
 
 from lindley.llrs import LN10
-from lindley.models.axis_laws import Scatter
-from lindley.models.between import NormalBetween
+from lindley.models.between import NormalBetween, Scatter
 from lindley.models.heavy_tailed.model import HeavyTailed, scale_lattice
 from lindley.models.two_level import TwoLevel, score
 from lindley.table.splits import Side
@@ -164,7 +162,8 @@ def test_scatter_tells_of_the_scale() -> None:
 def test_marginal_is_a_density() -> None:
     between = law([5.0], 3.0, 4.0, mean=1.0)
     grid = 1 + torch.sinh(torch.linspace(-12, 12, 20_001, dtype=torch.float64))
-    density = between.ln_marginal(grid[None, :, None], ones(between)).exp()[0]
+    x = grid[None, :, None]
+    density = between.ln_marginal(x, ones(between), torch.zeros_like(x), 0).exp()[0]
     assert torch.trapezoid(density, grid).item() == pytest.approx(1.0, abs=1e-5)
 
 

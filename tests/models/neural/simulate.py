@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lindley.models.between import NormalBetween
-from lindley.models.neural.prior import InverseGamma
-from lindley.models.neural.varying import VaryingVariance, quadrature_nodes
+from lindley.models.neural.integration import InverseGamma, VaryingVariance, quadrature_nodes
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
@@ -29,7 +28,7 @@ def scalar(value: float) -> Tensor:
 
 def inverse_gamma(alpha: float, beta: float) -> InverseGamma:
     """A law with given parameters, as if fitted."""
-    return InverseGamma(alpha, beta, alpha, beta, 1, False)
+    return InverseGamma(alpha, beta, alpha, beta)
 
 
 def identity_model(

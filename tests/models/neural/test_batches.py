@@ -7,8 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LN10, LLRs

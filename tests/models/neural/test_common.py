@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.neural.common import CommonVariance, integrate_common
+from lindley.models.neural.integration import CommonVariance, integrate_common
 from lindley.models.two_level import TwoLevel
 from tests.models.neural.simulate import identity_model, row
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from lindley.models.between import NormalBetween
-from lindley.models.neural.mixture import MixtureBetween
+from lindley.models.neural.parameters import MixtureBetween
 from tests.models import dense, test_between
 
 LAW = ("means", "var", "ln_weights")
@@ -82,7 +81,9 @@ def test_value_and_gradient_equal_the_dense_form(runs: int, components: int, axe
 def test_every_axis_equals_the_dense_form_and_they_sum_to_the_omnibus() -> None:
     p = draw(2, 2, 3, 3, 4, 3)
     between, expected = law(p), dense_ln_lr(p)
-    per_axis = torch.stack([between.ln_lr_on(axis, *data(p)) for axis in range(3)], -1)
+    x, y, d, e = data(p)
+    per_axis = between.ln_lr_pairs(x.repeat_interleave(y.shape[1], 1), y.repeat(1, x.shape[1], 1), d, e)
+    per_axis = per_axis.unflatten(1, (x.shape[1], y.shape[1]))
     torch.testing.assert_close(per_axis, expected, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(between.ln_lr(*data(p)), per_axis.sum(-1), rtol=1e-12, atol=1e-12)
     pairs = between.ln_lr_pairs(*data(p))  # (run, pairs, axis)
@@ -95,8 +96,6 @@ def test_one_component_is_the_normal_law(seed: int) -> None:
     mixture, normal = law(p), NormalBetween(p["means"], p["var"])
     for method in ("ln_lr", "ln_lr_pairs"):
         torch.testing.assert_close(getattr(mixture, method)(*data(p)), getattr(normal, method)(*data(p)))
-    for axis in range(3):
-        torch.testing.assert_close(mixture.ln_lr_on(axis, *data(p)), normal.ln_lr_on(axis, *data(p)))
 
 
 @given(st.integers(0, 10_000))

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
+from lindley.models.fitting import History, Progress, Task, silent
 from lindley.models.neural import nplda
-from lindley.models.neural.nplda import BETAS, fit_nplda, soft_detection_cost
-from lindley.models.neural.quadratic import Quadratic
-from lindley.models.two_level import score
+from lindley.models.neural.nplda import BETAS, Quadratic, soft_detection_cost, train
+from lindley.models.two_level import TwoLevel, score
 from lindley.table.splits import Part
 
 
@@ -34,6 +34,12 @@ def parts(runs: int = 2) -> tuple[list[Part], list[Part]]:
     return [simulate(60 + 5 * k, k) for k in range(runs)], [simulate(50 + 3 * k, 100 + k) for k in range(runs)]
 
 
+def trained(
+    learn: list[Part], validate: list[Part], seeds: list[int], progress: Progress = silent, **options: int
+) -> tuple[TwoLevel, History]:
+    return train(Task(learn, validate, seeds, options, progress=progress))
+
+
 def hard_cost(score: Tensor, same: Tensor, beta: float) -> float:
     """P_miss + β P_fa, by counting."""
     accepted = score > math.log(beta)
@@ -45,9 +51,9 @@ def weights(same: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def test_the_start_is_the_classical_model() -> None:
-    train, validate = parts()
-    model, history = fit_nplda(train, validate, [0, 1], epochs=0)
-    plain = fit_classical(train, "normal")
+    learn, validate = parts()
+    model, history = trained(learn, validate, [0, 1], epochs=0)
+    plain = fit_classical(learn, "normal")
     traces, refs = [p.trace for p in validate], [p.ref for p in validate]
     for a, b in zip(score(model, traces, refs), score(plain, traces, refs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
@@ -79,10 +85,10 @@ def test_gradient_of_the_cost() -> None:
 
 def test_gradient_in_the_weights() -> None:
     """All that is trained moves the cost, as differences say."""
-    train, _ = parts(1)
-    start = fit_classical(train, "normal")
+    learn, _ = parts(1)
+    start = fit_classical(learn, "normal")
     free = nplda._Weights.zero(start)
-    items = nplda._Items.of(train, start.centre)
+    items = nplda._Items.of(learn, start.centre)
     with torch.no_grad():
         for k, t in enumerate(free.free):
             t += 0.05 * torch.randn(t.shape, generator=torch.Generator().manual_seed(k), dtype=t.dtype)
@@ -94,8 +100,8 @@ def test_gradient_in_the_weights() -> None:
 
 
 def test_training_lowers_the_cost_and_keeps_the_best_epoch() -> None:
-    train, validate = parts()
-    model, history = fit_nplda(train, validate, [0, 1], epochs=100)
+    learn, validate = parts()
+    model, history = trained(learn, validate, [0, 1], epochs=100)
     at = history.best_epoch
     assert (at > 0).all()
     rows = np.arange(2)
@@ -112,25 +118,25 @@ def test_training_lowers_the_cost_and_keeps_the_best_epoch() -> None:
 
 
 def test_a_run_alone_equals_a_run_among_others_and_the_next_time() -> None:
-    train, validate = parts(3)
-    whole, of_whole = fit_nplda(train, validate, [5, 6, 7], epochs=40)
-    again, _ = fit_nplda(train, validate, [5, 6, 7], epochs=40)
+    learn, validate = parts(3)
+    whole, of_whole = trained(learn, validate, [5, 6, 7], epochs=40)
+    again, _ = trained(learn, validate, [5, 6, 7], epochs=40)
     assert torch.equal(whole.projection, again.projection)
     for run in range(3):
-        alone, history = fit_nplda(train[run : run + 1], validate[run : run + 1], [5 + run], epochs=40)
+        alone, history = trained(learn[run : run + 1], validate[run : run + 1], [5 + run], epochs=40)
         torch.testing.assert_close(alone.projection[0], whole.projection[run], rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(history.validate[0], of_whole.validate[run], rtol=1e-8)
 
 
 def test_of_many_sources_some_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nplda, "MOST_SOURCES", 30)
-    train, validate = parts(1)
-    one, two, other = (fit_nplda(train, validate, [seed], epochs=10) for seed in (1, 1, 2))
+    learn, validate = parts(1)
+    one, two, other = (trained(learn, validate, [seed], epochs=10) for seed in (1, 1, 2))
     assert torch.equal(one[0].projection, two[0].projection)
     assert not np.array_equal(one[1].train, other[1].train)
     # Every epoch has other sources: the cost on the training part is not that of all.
     monkeypatch.setattr(nplda, "MOST_SOURCES", 512)
-    assert fit_nplda(train, validate, [1], epochs=0)[1].train[0, 0] != one[1].train[0, 0]
+    assert trained(learn, validate, [1], epochs=0)[1].train[0, 0] != one[1].train[0, 0]
 
 
 def test_sources_without_a_ref_are_traces_only() -> None:
@@ -144,11 +150,11 @@ def test_sources_without_a_ref_are_traces_only() -> None:
 
 
 def test_progress_and_errors() -> None:
-    train, validate = parts(1)
-    seen: list[int] = []
-    fit_nplda(train, validate, [0], epochs=12, progress=lambda epoch, cost: seen.append(epoch))
-    assert seen == [0, 10, 12]
+    learn, validate = parts(1)
+    seen: list[tuple[str, float]] = []
+    trained(learn, validate, [0], lambda detail, share: seen.append((detail.partition(",")[0], share)), epochs=12)
+    assert seen == [("epoch 0 of 12", 0.0), ("epoch 10 of 12", 10 / 12), ("epoch 12 of 12", 1.0)]
     with pytest.raises(LindleyError, match="measured twice"):
-        fit_nplda(train, [simulate(10, 1, refs=0)], [0])
+        trained(learn, [simulate(10, 1, refs=0)], [0])
     with pytest.raises(ValueError, match="2 seeds"):
-        fit_nplda(train, validate, [0, 1])
+        trained(learn, validate, [0, 1])

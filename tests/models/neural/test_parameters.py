@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -9,10 +7,8 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
-from lindley.models.neural.network import NeuralTwoLevel
-from lindley.models.neural.orthonormal import ORTHONORMAL_KINDS
-from lindley.models.neural.parameters import Architecture, Parameters
-from lindley.models.two_level import score
+from lindley.models.neural.parameters import ORTHONORMAL_KINDS, Architecture, NeuralTwoLevel, Parameters
+from lindley.models.two_level import map_tensors, score
 from tests.models import dense
 from tests.models.test_classical import sources
 
@@ -119,24 +115,11 @@ def test_maximum_likelihood_start_of_a_double_projection_is_the_classical_model(
 
 
 @pytest.mark.parametrize("architecture", EVERY, ids=IDS)
-def test_save_and_load(architecture: Architecture, tmp_path: Path) -> None:
-    parameters = perturbed(architecture, 8).mathematical().map(Tensor.detach)
-    parameters.save(tmp_path / "p.safetensors")
-    loaded = Parameters.load(tmp_path / "p.safetensors")
-    assert loaded.tensors().keys() == parameters.tensors().keys()
-    for name, tensor in parameters.tensors().items():
-        assert torch.equal(loaded.tensors()[name], tensor)
-    again = NeuralTwoLevel(architecture, loaded)
+def test_a_training_can_begin_where_another_ended(architecture: Architecture) -> None:
+    parameters = map_tensors(perturbed(architecture, 8).mathematical(), Tensor.detach)
+    again = NeuralTwoLevel(architecture, parameters)
     x = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    torch.testing.assert_close(again().ln_lr(x, x), loaded.two_level().ln_lr(x, x), rtol=1e-9, atol=1e-9)
-
-
-def test_foreign_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("not a tensor")
-    with pytest.raises(LindleyError, match="does not hold the parameters"):
-        Parameters.load(tmp_path / "text")
-    with pytest.raises(LindleyError, match="there is no file"):
-        Parameters.load(tmp_path / "nowhere")
+    torch.testing.assert_close(again().ln_lr(x, x), parameters.two_level().ln_lr(x, x), rtol=1e-9, atol=1e-9)
 
 
 def test_a_start_must_fit() -> None:

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from lindley.errors import LindleyError
-from lindley.models.axis_laws import Scatter
-from lindley.models.between import NormalBetween
-from lindley.models.neural.quadratic import Quadratic
+from lindley.models.between import NormalBetween, Scatter
+from lindley.models.neural.nplda import Quadratic
 from lindley.models.two_level import TwoLevel
 
 RUNS, AXES = 2, 4
@@ -51,8 +50,8 @@ def test_all_pairs_are_single_pairs_and_sums_over_axes() -> None:
             a, b = (x[:, i] - law.origin[:, 0])[..., None], (y[:, j] - law.origin[:, 0])[..., None]
             dense = a.mT @ q @ a + b.mT @ q @ b + 2 * a.mT @ p @ b + law.constant
             torch.testing.assert_close(matrix[:, i, j], dense[:, 0, 0])
-    torch.testing.assert_close(sum(law.ln_lr_on(k, x, y, d, d) for k in range(AXES)), matrix)
-    torch.testing.assert_close(law.ln_lr_pairs(x, y[:, :3], d, d).sum(-1), matrix[:, :, :3].diagonal(dim1=1, dim2=2))
+    shares = law.ln_lr_pairs(x.repeat_interleave(5, 1), y.repeat(1, 3, 1), d, d)
+    torch.testing.assert_close(shares.sum(-1).unflatten(1, (3, 5)), matrix)
 
 
 def test_variances_and_scatter_are_ignored() -> None:

@@ -8,19 +8,17 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from lindley.errors import LindleyError
 from lindley.evaluation import cllr
 from lindley.llrs import LLRs
 from lindley.models.between import NormalBetween
+from lindley.models.fitting import find_spikes
 from lindley.models.neural.batches import PairBatches
-from lindley.models.neural.history import find_spikes
-from lindley.models.neural.loop import Training, train
-from lindley.models.neural.orthonormal import ORTHONORMAL_KINDS
-from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.neural.fit import Training, train
+from lindley.models.neural.parameters import ORTHONORMAL_KINDS, Architecture, Parameters
 from lindley.models.neural.program import Program
-from lindley.models.two_level import TwoLevel, score
+from lindley.models.two_level import TwoLevel, map_tensors, score, take_runs
 from lindley.table.splits import Part
 from tests.models.neural.test_batches import epoch_of
 from tests.models.test_classical import labels, sources
@@ -93,7 +91,7 @@ def test_the_pairs_loss_is_the_cllr_of_its_pairs() -> None:
     part = sources(1, 30, 2, 3)
     program = Program(
         Architecture("single", 2), Training("pairs", epochs=1, batch=30, watched=0, dtype=torch.float64),
-        [part], [part], [0], None, None,
+        [part], [part], [0], None,
     )  # fmt: skip
     model = program.net()
     same, different = (list(chain(*pairs)) for pairs in epoch_of(cast(PairBatches, program.batches), 0))
@@ -109,7 +107,7 @@ def test_the_sources_loss_and_its_store(counts: int | str) -> None:
     replicates = np.arange(n) % 3 + 1 if counts == "ragged" else int(counts)
     part = sources(1, n, replicates, 3)  # type: ignore[arg-type]
     training = Training("sources", epochs=3, batch=20, watched=0, learning_rate=0.0, dtype=torch.float64)
-    program = Program(Architecture("single", 2), training, [part], [part], [0], None, None)
+    program = Program(Architecture("single", 2), training, [part], [part], [0], None)
     model = program.net()
 
     def expected(batch: int, stored: list[int]) -> float:
@@ -152,53 +150,9 @@ def test_fine_tuning_starts_where_the_first_training_ended() -> None:
     frozen = Training("pairs", epochs=1, learning_rate=0.0, weight_decay=0.0, dtype=torch.float64)
     second = train(Architecture("double", 1), frozen, tr, va, [1], start=first.parameters)
     np.testing.assert_allclose(second.history.validate[0, 0], first.history.validate.min(), rtol=1e-3)
-    many = first.parameters.for_runs([0, 0, 0])
+    many = take_runs(first.parameters, [0, 0, 0])
     third = train(Architecture("double", 2), quick("sources", 2), tr * 3, va * 3, [1, 2, 3], start=many)
     assert third.history.validate[:, 0].max() < 1.2 * first.history.validate.min()
-
-
-def warped(seed: int, n: int) -> Part:
-    """Sources differ by s, measured as (t, t² + s) with a nuisance t of its own in every instance."""
-    rng = np.random.default_rng(seed)
-    nuisance = rng.normal(size=2 * n)
-    values = np.c_[nuisance, nuisance**2 + np.repeat(1.5 * rng.normal(size=n), 2) + 0.1 * rng.normal(size=2 * n)]
-    return Part(values, np.repeat(labels(n), 2), np.arange(2 * n) % 2 == 0)
-
-
-def test_a_non_linear_encoder_beats_the_linear_model() -> None:
-    """End-to-end training is one argument."""
-    tr, va, te = ([warped(seed, 200)] for seed in (1, 2, 3))
-
-    def encoder() -> nn.Module:
-        return nn.Sequential(nn.Linear(2, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 2))
-
-    training = Training("sources", epochs=150, learning_rate=0.005, watched=0)
-    linear = train(Architecture("single", 1), training, tr, va, [1])
-    deep = train(Architecture("single", 1), training, tr, va, [1], encoder=encoder)
-    embedded = deep.embed(te)
-    assert cllr_of(linear.model, te)[0] > 0.8
-    assert cllr_of(deep.model, embedded)[0] < 0.6
-    np.testing.assert_allclose(cllr_of(deep.model, deep.embed(va)), deep.history.validate.min(axis=1), rtol=1e-3)
-
-
-def test_encoders_of_many_runs_are_their_own() -> None:
-    """Started from their seeds, refreshed in the store by their own batches only: alone, among others, and again."""
-    n = [41, 45, 43, 40]
-    tr, va = ([warped(seed, k) for seed, k in enumerate(n, start)] for start in (1, 11))
-    training = Training("sources", epochs=4, batch=20, learning_rate=0.02, watched=0, dtype=torch.float64)
-
-    def encoder() -> nn.Module:
-        return nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
-
-    state = torch.random.get_rng_state()
-    together, again = (train(Architecture(), training, tr, va, [1, 2, 3, 4], encoder=encoder) for _ in range(2))
-    assert torch.equal(torch.random.get_rng_state(), state)
-    np.testing.assert_array_equal(together.history.train, again.history.train)
-    for run in range(4):
-        alone = train(Architecture(), training, [tr[run]], [va[run]], [run + 1], encoder=encoder)
-        np.testing.assert_allclose(together.history.train[run], alone.history.train[0], rtol=1e-9)
-    embedded = together.embed(va)
-    np.testing.assert_allclose(cllr_of(together.model, embedded), together.history.validate.min(axis=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
@@ -214,23 +168,16 @@ def test_fine_tuning_begins_at_its_start(kind: str, projection: str) -> None:
 
 def test_what_cannot_be_trained_is_told() -> None:
     tr, va = [normal_sources(1, 30)], [normal_sources(2, 30)]
-    with pytest.raises(ValueError, match="sources mode"):
-        train(Architecture(), quick("pairs", 1), tr, va, [0], encoder=lambda: nn.Linear(3, 2))
-    ml = Architecture(start="maximum-likelihood")
-    with pytest.raises(ValueError, match="no maximum-likelihood start"):
-        train(ml, quick("sources", 1), tr, va, [0], encoder=lambda: nn.Linear(3, 2))
     with pytest.raises(ValueError, match="epochs must be 1 or more"):
         Training(epochs=0)
     start = Parameters.random(Architecture(), 3, [0])
     with pytest.raises(ValueError, match="one of each per run"):
-        train(Architecture(), quick("pairs", 1), tr, va, [0], start=start.for_runs([0, 0]))
+        train(Architecture(), quick("pairs", 1), tr, va, [0], start=take_runs(start, [0, 0]))
     with pytest.raises(ValueError, match="one of each per run"):
         train(Architecture(), quick("pairs", 1), tr, va + va, [0])
     with pytest.raises(LindleyError, match="for 4 features, and the table has 3"):
         train(Architecture(), quick("pairs", 1), tr, va, [0], start=Parameters.random(Architecture(), 4, [0]))
-    with pytest.raises(ValueError, match="holds no encoder"):
-        train(Architecture(), quick("sources", 1), tr, va, [0], start=start, encoder=lambda: nn.Linear(3, 3))
-    broken = start.map(lambda t: t * torch.nan)
+    broken = map_tensors(start, lambda t: t * torch.nan)
     with pytest.raises(LindleyError, match="diverged"):
         train(Architecture(), quick("pairs", 1), tr, va, [0], start=broken)
 

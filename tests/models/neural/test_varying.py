@@ -9,17 +9,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import integrate, stats
 
 from lindley.evaluation import cllr
 from lindley.llrs import LLRs
 from lindley.models.between import KernelBetween, NormalBetween
-from lindley.models.neural.prior import InverseGamma, fit_inverse_gamma, sums_of_squares
-from lindley.models.neural.varying import VaryingVariance, integrate_varying, quadrature_nodes, sampled_nodes
-from lindley.models.two_level import TwoLevel, score
-from lindley.table.splits import Part
+from lindley.models.neural.integration import (
+    InverseGamma,
+    VaryingVariance,
+    fit_inverse_gamma,
+    integrate_varying,
+    quadrature_nodes,
+    sampled_nodes,
+)
+from lindley.models.two_level import TwoLevel, item_squares, score
+from lindley.table.splits import Part, Side
 from tests.models.neural.simulate import (
     Floats,
     identity_model,
@@ -151,7 +156,9 @@ def test_variances_are_replaced_as_the_docstring_says(validation: Part) -> None:
     model = identity_model([1.5, 0.2], [7.0, 1e4], [40.0, 40.0])
     law = integrate_varying(model, [validation]).between
     assert isinstance(law, VaryingVariance)
-    ssq, freedom = sums_of_squares(validation.values, validation.source)
+    labels, item = np.unique(validation.source, return_inverse=True)
+    side = Side(validation.values, item, labels)
+    ssq, freedom = item_squares(model, side).numpy(), side.count - 1.0
     for axis in range(2):
         sigma2, ln_weight = quadrature_nodes(fit_inverse_gamma(ssq[:, axis], freedom))
         data = ssq[:, axis].sum() / freedom.sum()
@@ -198,8 +205,8 @@ def test_signs_order_symmetry_and_sums(seed: int) -> None:
     law = VaryingVariance(NormalBetween(mean, b), s.exp(), t.exp(), w.log_softmax(1))
     ln_lr = law.ln_lr(x, y, d, e)
 
-    total = torch.stack([law.ln_lr_on(axis, x, y, d, e) for axis in range(axes)]).sum(0)
-    torch.testing.assert_close(total, ln_lr, rtol=1e-12, atol=1e-12)
+    total = law.ln_lr_pairs(x.repeat_interleave(5, 1), y.repeat(1, 4, 1), d, e).sum(-1)
+    torch.testing.assert_close(total.unflatten(1, (4, 5)), ln_lr, rtol=1e-12, atol=1e-12)
     pairs = law.ln_lr_pairs(x, y[:, :4], d, e).sum(-1)
     torch.testing.assert_close(pairs, ln_lr[:, :, :4].diagonal(dim1=1, dim2=2), rtol=1e-12, atol=1e-12)
 
@@ -260,7 +267,7 @@ def test_many_axes_and_runs_of_unequal_nodes(terms: int, monkeypatch: pytest.Mon
     together = integrate_varying(two, parts)
     x = torch.from_numpy(rng.normal(size=(1, 4, 200)))
     with monkeypatch.context() as few:
-        few.setattr("lindley.models.neural.varying.TERMS", terms)
+        few.setattr("lindley.models.neural.integration.TERMS", terms)
         ln_lr = together.ln_lr(x.repeat(2, 1, 1), x.repeat(2, 1, 1), 2, 3)
     assert torch.isfinite(ln_lr).all()
     for run, part in enumerate(parts):

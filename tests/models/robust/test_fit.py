@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -17,15 +18,13 @@ from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
-from lindley.models.robust import folds as crossfit
-from lindley.models.robust.eigenbasis import fit_eigenbasis
-from lindley.models.robust.fit import ALL_STEPS, fit_robust
+from lindley.models.fitting import Sources
+from lindley.models.robust import fit as fit_module, folds as crossfit
+from lindley.models.robust.eigenbasis import fit_eigenbasis, fit_stabiliser
+from lindley.models.robust.fit import fit_robust, minimise
 from lindley.models.robust.folds import deal, held_out, ln_parts_held_out
-from lindley.models.robust.kernel_sum import ln_kernel_sum, ln_population
 from lindley.models.robust.model import Robust
-from lindley.models.robust.quasi_newton import minimise
-from lindley.models.robust.stabilise import fit_stabiliser
-from lindley.models.sources import Sources
+from lindley.models.robust.population import ln_kernel_sum, ln_population
 from lindley.models.two_level import PairModel, score
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, make_splits
@@ -75,7 +74,7 @@ def test_a_nearly_constant_feature_and_an_outlier_change_little() -> None:
     plain = test_cllr(model, parts)
     odd = np.column_stack([table.values, np.where(np.arange(180) == 7, 1e-3, 0.0)])
     odd[2, :4] += 100.0  # one wild instance
-    model, parts = fit(replace(table, values=odd, features=(*table.features, "flat")))
+    model, parts = fit(replace(table, values=odd, features=(*table.features, "flat"), units=()))
     assert test_cllr(model, parts) < plain + 0.2
 
 
@@ -121,20 +120,23 @@ def test_the_same_seed_gives_the_same_model_and_runs_do_not_disturb_one_another(
 def test_progress_goes_up_and_an_interrupt_stops_all_runs() -> None:
     splits = make_splits(draw(60, 3), Protocol(splits=3))
     sides = [(s.train, s.validate) for s in splits]
-    steps: list[int] = []
+    shares: list[float] = []
 
-    def progress(step: int, cost: float) -> None:
-        steps.append(step)
-        assert 0 < cost < 2
+    def progress(detail: str, share: float) -> None:
+        shares.append(share)
+        told = re.fullmatch(r"step (\d+) of 160, held-out cost (.*)", detail)
+        assert told is not None
+        assert int(told[1]) == round(160 * share)
+        assert 0 < float(told[2]) < 2
 
     fit_robust(sides, [0, 1, 2], progress, threads=1)
-    assert steps == sorted(steps)
-    assert 0 < steps[-1] <= ALL_STEPS
+    assert shares == sorted(shares)
+    assert 0 < shares[-1] <= 1
 
     calls = []
 
-    def interrupt(step: int, cost: float) -> None:
-        calls.append(step)
+    def interrupt(detail: str, share: float) -> None:
+        calls.append(share)
         if len(calls) == 1:
             raise KeyboardInterrupt
 
@@ -254,24 +256,27 @@ def test_population_of_the_fit_equals_that_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("target", [(1.0, -2.0, 0.5), (0.0, 3.0, 3.0), (0.0, 0.0, 0.0)])
-def test_minimise_finds_the_minimum(target: tuple[float, ...]) -> None:
+def test_minimise_finds_the_minimum(target: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_module, "TOLERANCE", 1e-14)
+
     def cost(theta: torch.Tensor) -> torch.Tensor:
         a = theta - torch.tensor(target)
         return (a**2 * torch.tensor([1.0, 10.0, 0.1])).sum() + (a**4).sum() + 7
 
-    found, value = minimise(cost, torch.zeros(3, dtype=torch.float64), steps=100, tolerance=1e-14)
+    found, value = minimise(cost, torch.zeros(3, dtype=torch.float64), steps=100)
     torch.testing.assert_close(found, torch.tensor(target).double(), rtol=0, atol=1e-4)
     assert value == pytest.approx(7)
 
 
-def test_minimise_steps_back_from_where_the_cost_is_not_a_number() -> None:
+def test_minimise_steps_back_from_where_the_cost_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_module, "TOLERANCE", 1e-12)
     tried: list[float] = []
 
     def cost(theta: torch.Tensor) -> torch.Tensor:
         tried.append(theta.item())
         return (5 * theta - 0.1 * theta.log()).sum()
 
-    found, value = minimise(cost, torch.tensor([0.2]).double(), tolerance=1e-12)
+    found, value = minimise(cost, torch.tensor([0.2]).double())
     assert min(tried) <= 0
     assert found.item() == pytest.approx(0.02, rel=1e-3)
     assert value == pytest.approx(0.1 - 0.1 * math.log(0.02))

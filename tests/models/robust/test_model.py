@@ -8,15 +8,14 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from lindley.llrs import LN10
 from lindley.models.between import KernelBetween, ln_sum_of_products
+from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.model import Robust, Tails
 from lindley.models.robust.population import Population
-from lindley.models.robust.stabilise import Stabiliser
 from lindley.models.two_level import score
 from lindley.table.splits import Side
 from tests.models.robust import dense as robust_dense

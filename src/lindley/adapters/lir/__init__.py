@@ -27,21 +27,9 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-from lindley.adapters.lir.case_pairs import CasePairs, case_pairs
-from lindley.adapters.lir.data import Table
-from lindley.adapters.lir.lr_systems import SavedSystem, TwoLevelSystem
-from lindley.adapters.lir.metrics import (
-    cllr,
-    cllr_cal,
-    cllr_min,
-    devpav,
-    eer,
-    misleading_different,
-    misleading_same,
-)
-from lindley.adapters.lir.pairing import AllPairs
-from lindley.adapters.lir.parsers import saved_system, two_level
-from lindley.adapters.lir.strategies import GroupsCrossValidation, GroupsTrainTestSplit
+from lindley.adapters.lir.lr_systems import SavedSystem, TwoLevelSystem, saved_system, two_level
+from lindley.adapters.lir.pairing import AllPairs, GroupsCrossValidation, GroupsTrainTestSplit
+from lindley.adapters.lir.providers import CasePairs, Table, case_pairs
 from lindley.adapters.lir.transformers import (
     ElubBounder,
     InvarianceBounder,
@@ -49,6 +37,13 @@ from lindley.adapters.lir.transformers import (
     LogisticCalibrator,
     PavCalibrator,
     TwoLevelModel,
+    cllr,
+    cllr_cal,
+    cllr_min,
+    devpav,
+    eer,
+    misleading_different,
+    misleading_same,
 )
 
 __all__ = [

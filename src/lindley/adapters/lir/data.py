@@ -1,4 +1,9 @@
-"""Between LiR's data objects and arrays."""
+"""Between LiR's data objects and arrays, with features by their names.
+
+LiR's data objects hold columns of numbers; `Table` adds what they are, as further fields, which LiR hands on as they are:
+``feature_names`` is a tuple of names, ``transform`` the logarithm that was taken ("none", "log10" or "ln") and
+``reference_column`` the column that they were divided by before.
+"""
 
 from __future__ import annotations
 
@@ -8,64 +13,93 @@ from operator import index
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from lir.data.models import DataProvider, FeatureData, InstanceData, LLRData, PairedFeatureData
+from lir.data.models import FeatureData, InstanceData, LLRData, PairedFeatureData
 from numpy.typing import NDArray
 
-from lindley.adapters.lir.features import feature_name, names_of
-from lindley.adapters.lir.reading import reading, told_in_yaml
-from lindley.calibration.bounds import Bounds
+from lindley.adapters.lir.choices import Choices
+from lindley.calibration.counted import Bounds
 from lindley.errors import LindleyError
 from lindley.llrs import Floats, LLRs
 from lindley.models.pairs import distinct_items
-from lindley.system.named import FittedModel, ModelChoices, fit_model
+from lindley.settings import speaking
+from lindley.system.fit import Settings
+from lindley.system.system import System
+from lindley.system.train import fit_table
+from lindley.table.columns import feature_places
+from lindley.table.findings import listing, quoted
+from lindley.table.scaling import Transform, TransformKind
+from lindley.table.table import Table
 
 __all__ = [
-    "Table",
     "as_llr_data",
     "bounds_of",
+    "by_name",
     "features_of",
     "fit_on",
     "instances_of",
     "labelled",
+    "names_of",
     "naming_pairs",
     "paired_like",
     "plain_labels",
+    "told_in_yaml",
+    "transform_of",
     "whole_number",
 ]
 
 Some = TypeVar("Some", bound=InstanceData)
+F = TypeVar("F", bound=FeatureData)
 
 
-class Table(DataProvider):  # type: ignore[misc]
-    """A named data set of lindley's, or any CSV or Excel file that it reads, checked as ``lindley check`` does.
+@contextmanager
+def told_in_yaml() -> Iterator[None]:
+    """Errors name keys of an experiment file."""
+    with speaking("yaml"):
+        try:
+            yield
+        except LindleyError as error:
+            raise LindleyError(str(error)) from None
 
-    Takes what the ``data`` section of an experiment file takes: ``data: nfi-glass``, or ``data: glass.csv`` with
-    ``source_column``, ``group_column``, ``transform`` and so on. LiR looks for the file beside the experiment file, too. As
-    LiR splits the data, or does not, a few sources will do.
 
-    A group column becomes the field ``group_ids``, and the validation share of a lindley architecture then keeps groups
-    together. The fields ``feature_names`` and ``transform`` say what the features are: a system takes them by their names.
+def names_of(instances: FeatureData) -> tuple[str, ...] | None:
+    """What the features are called; None where the data does not say, or names more or fewer than it has."""
+    names = getattr(instances, "feature_names", None)
+    if names is None or len(names) != instances.features.shape[-1]:
+        return None
+    return tuple(str(name) for name in names)
+
+
+def _feature_name(instances: FeatureData, place: int) -> str:
+    """A feature as an error calls it: by its name, or else by its number."""
+    names = names_of(instances)
+    return f"feature {place + 1}" if names is None else f"'{names[place]}'"
+
+
+def by_name(instances: F, wanted: Sequence[str], units: Sequence[str | None] | None = None) -> F:
+    """The wanted features in their order, where the data names its own; else the data as it is.
+
+    Features that are not wanted are left out.
+
+    Raises:
+        LindleyError: if one is missing, is there twice, or is in another unit.
     """
+    names = names_of(instances)
+    if names is None or (names == tuple(wanted) and units is None):
+        return instances
+    places, findings = feature_places(names, wanted, units or [None] * len(wanted), "the data")
+    if findings:
+        there = f"The data has {listing(quoted(names), 30)}."
+        raise LindleyError(" ".join([*(str(finding).removeprefix("the data: ") for finding in findings), there]))
+    order = [places[name] for name in wanted]
+    return cast(F, instances.replace(features=instances.features[..., order], feature_names=tuple(wanted)))
 
-    def __init__(self, data: str, **options: Any) -> None:
-        self.config = reading(data, options)
 
-    def get_instances(self) -> FeatureData:
-        """One instance per row of the table, with its source."""
-        with told_in_yaml():
-            table = self.config.load(to_split=False)
-        config = self.config
-        fields: dict[str, Any] = {} if table.group is table.source else {"group_ids": table.group}
-        if config.reference_column is not None:
-            fields["reference_column"] = config.reference_column
-        return FeatureData(
-            features=table.values,
-            source_ids=table.source,
-            instance_ids=table.instance,
-            feature_names=table.features,
-            transform=config.transform,
-            **fields,
-        )
+def transform_of(instances: Any) -> Transform | None:
+    """The logarithm that was taken of the features, where the data says so."""
+    kind = getattr(instances, "transform", None)
+    if not isinstance(kind, str):
+        return None
+    return Transform(cast(TransformKind, kind), getattr(instances, "reference_column", None))
 
 
 def features_of(instances: InstanceData, what: str) -> FeatureData:
@@ -105,11 +139,13 @@ def plain_labels(instances: Some) -> Some:
     return cast(Some, instances.replace(source_ids=labels.astype(np.str_)))
 
 
-def instances_of(pairs: PairedFeatureData, what: str) -> FeatureData:
-    """The distinct instances that pairs consist of, each with its source and, where there are groups, its group."""
-    if pairs.source_ids is None:
+def instances_of(data: InstanceData, what: str) -> FeatureData:
+    """Instances, each with its source: as they are given, or the distinct ones that pairs consist of, with their groups."""
+    if not isinstance(data, PairedFeatureData):
+        return features_of(data, what)
+    if data.source_ids is None:
         raise LindleyError(f"{what} needs the sources of the pairs that it is fitted on: set source_ids of the data")
-    pairs = plain_labels(pairs)
+    pairs = plain_labels(data)
     rows = np.asarray(pairs.features, dtype=np.float64).reshape(-1, pairs.features.shape[-1])
     labels = _by_instance(pairs, pairs.source_ids, "source_ids")
     there = ~np.isnan(rows).any(axis=1)
@@ -135,20 +171,30 @@ def _by_instance(pairs: PairedFeatureData, values: NDArray[Any], name: str) -> N
     )
 
 
-def fit_on(rows: FeatureData, choices: ModelChoices, counts: tuple[int, int], hold_out: bool = False) -> FittedModel:
-    """A model fitted on instances, for pairs of so many trace and ref instances."""
+def fit_on(
+    rows: FeatureData, choices: Choices, counts: tuple[int, int], keep: bool = False
+) -> tuple[System, NDArray[Any]]:
+    """A system fitted on instances, for pairs of so many trace and ref instances; and the sources that were kept from it."""
     _require_finite(rows)
+    labels, code = np.unique(rows.source_ids, return_inverse=True)
+    table = Table.from_arrays(
+        rows.features,
+        np.array([f"{k:08d}" for k in range(len(labels))])[code],
+        group=getattr(rows, "group_ids", None),
+        features=names_of(rows),
+        name="the data",
+    )
     with told_in_yaml():
-        return fit_model(
-            rows.features,
-            rows.source_ids,
-            choices,
-            group=getattr(rows, "group_ids", None),
-            n_trace=counts[0],
-            n_ref=counts[1],
-            hold_out=hold_out,
-            features=names_of(rows),
+        fitted = fit_table(
+            table,
+            choices.name,
+            seed=choices.seed,
+            validation=choices.validation,
+            instances=counts,
+            keep=keep,
+            settings=Settings(device=choices.device),
         )
+    return fitted.stage.system, labels[np.unique(code[fitted.kept])]
 
 
 def _require_finite(rows: FeatureData) -> None:
@@ -159,7 +205,7 @@ def _require_finite(rows: FeatureData) -> None:
     n = np.count_nonzero(bad.any(axis=1))
     raise LindleyError(
         f"a model is fitted on finite numbers, and {n} of {len(rows)} instances have others: the first is instance "
-        f"{row + 1}, of source '{rows.source_ids[row]}', where {feature_name(rows, column)} is {rows.features[row, column]}. "
+        f"{row + 1}, of source '{rows.source_ids[row]}', where {_feature_name(rows, column)} is {rows.features[row, column]}. "
         "Leave such instances out, or fill the values in beforehand."
     )
 
@@ -187,7 +233,7 @@ def _require_measured(pairs: PairedFeatureData, side: int, values: Floats) -> No
     if pairs.source_ids is not None:
         who = f"{who} of source '{pairs.source_ids[pair, side]}'"
     wrong = infinite[pair].any(axis=0) if infinite[pair].any() else np.isnan(values[pair]).any(axis=0)
-    names = ", ".join(feature_name(pairs, place) for place in np.flatnonzero(wrong).tolist())
+    names = ", ".join(_feature_name(pairs, place) for place in np.flatnonzero(wrong).tolist())
     why = f"infinite in {names}" if infinite[pair].any() else f"without an instance that has no NaN ({names})"
     raise LindleyError(
         f"{bad.size} of {len(pairs)} pairs cannot be scored: in the first, pair {pair + 1}, the {who} is {why}. Leave them "

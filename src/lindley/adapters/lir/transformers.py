@@ -1,7 +1,11 @@
-"""lindley's models, calibrations and bounds as steps of LiR's pipelines."""
+"""lindley's models, calibrations and bounds as steps of LiR's pipelines, and its metrics for LiR's tables.
+
+The metrics are finite for any finite LLRs, where LiR's own Cllr may overflow.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,18 +13,13 @@ from lir.bounding import LLRBounder
 from lir.data.models import InstanceData, LLRData, PairedFeatureData
 from lir.transform.base import Transformer
 
-from lindley.adapters.lir.data import (
-    as_llr_data,
-    bounds_of,
-    features_of,
-    fit_on,
-    instances_of,
-    labelled,
-    naming_pairs,
-)
+from lindley.adapters.lir.choices import LIR_MODEL, Choices
+from lindley.adapters.lir.data import as_llr_data, bounds_of, fit_on, instances_of, labelled, naming_pairs
 from lindley.calibration import Calibration, Kernel, Logistic, Pav, elub, iv
 from lindley.errors import LindleyError
-from lindley.system.named import FittedModel, ModelChoices
+from lindley.evaluation import metrics
+from lindley.llrs import LLRs
+from lindley.system.system import System
 
 __all__ = [
     "ElubBounder",
@@ -29,6 +28,13 @@ __all__ = [
     "LogisticCalibrator",
     "PavCalibrator",
     "TwoLevelModel",
+    "cllr",
+    "cllr_cal",
+    "cllr_min",
+    "devpav",
+    "eer",
+    "misleading_different",
+    "misleading_same",
 ]
 
 
@@ -39,32 +45,28 @@ class TwoLevelModel(Transformer):  # type: ignore[misc]
     ``model``, ``options``, ``validation`` and ``seed`` as `lindley.adapters.lir.two_level` does.
     """
 
-    def __init__(self, model: str = "tlm-kde", **choices: Any) -> None:
-        self.choices = ModelChoices.read({"model": model, **choices})
-        self.fitted: FittedModel | None = None
+    def __init__(self, model: str = LIR_MODEL, **choices: Any) -> None:
+        self.choices = Choices.read({"model": model, **choices})
+        self.system: System | None = None
 
     def fit(self, instances: InstanceData) -> Self:
         """Fit on FeatureData with sources, or on PairedFeatureData."""
-        counts = (1, 1)
-        if isinstance(instances, PairedFeatureData):
-            counts = instances.n_trace_instances, instances.n_ref_instances
-            instances = instances_of(instances, "a two-level model")
-        else:
-            instances = features_of(instances, "a two-level model")
-        self.fitted = fit_on(instances, self.choices, counts)
+        paired = isinstance(instances, PairedFeatureData)
+        counts = (instances.n_trace_instances, instances.n_ref_instances) if paired else (1, 1)
+        self.system, _ = fit_on(instances_of(instances, "a two-level model"), self.choices, counts)
         return self
 
     def apply(self, instances: InstanceData) -> LLRData:
         """The LLRs of pairs."""
-        if self.fitted is None:
+        if self.system is None:
             raise LindleyError("the model was not fitted yet: call fit first")
         if not isinstance(instances, PairedFeatureData):
             raise LindleyError(
                 f"a two-level model compares pairs: give PairedFeatureData, not {type(instances).__name__}"
             )
         with naming_pairs(instances):
-            llr = self.fitted.llr_pairs(instances.features_trace, instances.features_ref)
-        return instances.replace_as(LLRData, features=llr, **bounds_of(self.fitted.calibration.steps))
+            llr = self.system.llr_pairs(instances.features_trace, instances.features_ref)
+        return instances.replace_as(LLRData, features=llr, **bounds_of(self.system.calibration.steps))
 
 
 class _Calibrator(Transformer):  # type: ignore[misc]
@@ -98,30 +100,29 @@ class PavCalibrator(_Calibrator):
     kind = Pav
 
 
-class LogisticCalibrator(_Calibrator):
+class _ClippedCalibrator(_Calibrator):
+    """A calibration that takes LLRs beyond ± ``clip`` for that."""
+
+    kind: ClassVar[type[Logistic | Kernel]]
+
+    def __init__(self, clip: float | None = 26.0) -> None:
+        super().__init__()
+        self.clip = clip
+
+    def _fitted(self, llrs: LLRData) -> Calibration:
+        return self.kind.fit(labelled(llrs, type(self).__name__), self.clip)
+
+
+class LogisticCalibrator(_ClippedCalibrator):
     """`lindley.calibration.Logistic`: the affine map of the least Cllr; LLRs beyond ± ``clip`` count as that."""
 
     kind = Logistic
 
-    def __init__(self, clip: float | None = 26.0) -> None:
-        super().__init__()
-        self.clip = clip
 
-    def _fitted(self, llrs: LLRData) -> Calibration:
-        return Logistic.fit(labelled(llrs, type(self).__name__), self.clip)
-
-
-class KernelCalibrator(_Calibrator):
+class KernelCalibrator(_ClippedCalibrator):
     """`lindley.calibration.Kernel`: the ratio of two kernel densities; LLRs beyond ± ``clip`` count as that."""
 
     kind = Kernel
-
-    def __init__(self, clip: float | None = 26.0) -> None:
-        super().__init__()
-        self.clip = clip
-
-    def _fitted(self, llrs: LLRData) -> Calibration:
-        return Kernel.fit(labelled(llrs, type(self).__name__), self.clip)
 
 
 class ElubBounder(LLRBounder):  # type: ignore[misc]
@@ -138,3 +139,23 @@ class InvarianceBounder(LLRBounder):  # type: ignore[misc]
     def calculate_bounds(self, llrdata: LLRData) -> tuple[float | None, float | None]:
         """The bounds that the LLRs support."""
         return iv(labelled(llrdata, type(self).__name__))
+
+
+def _for_lir(metric: Callable[[LLRs], float], called: str) -> Callable[[LLRData], float]:
+    """A metric of lindley's on LiR's data; ``called`` names it in errors."""
+
+    def measured(llrs: LLRData) -> float:
+        return metric(labelled(llrs, called))
+
+    measured.__name__ = measured.__qualname__ = metric.__name__  # so that a worker process finds it
+    measured.__doc__ = f"`lindley.evaluation.metrics.{metric.__name__}`."
+    return measured
+
+
+cllr = _for_lir(metrics.cllr, "Cllr")
+cllr_min = _for_lir(metrics.cllr_min, "Cllr_min")
+cllr_cal = _for_lir(metrics.cllr_cal, "Cllr_cal")
+devpav = _for_lir(metrics.devpav, "devPAV")
+eer = _for_lir(metrics.eer, "the equal error rate")
+misleading_same = _for_lir(metrics.misleading_same, "the share of misleading LLRs")
+misleading_different = _for_lir(metrics.misleading_different, "the share of misleading LLRs")

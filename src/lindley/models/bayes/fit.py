@@ -1,4 +1,4 @@
-r"""The two-level model with nothing plugged in: mean and covariances are drawn from their posterior.
+"""The two-level model with nothing plugged in: mean and covariances are drawn from their posterior.
 
     x_ij | θ_i ~ N(θ_i, W)      instance j of source i, n_i of them; one is enough
     θ_i ~ N(μ, B),  μ ~ flat
@@ -25,12 +25,18 @@ Draws come from a Gibbs sampler. With A the axes on which Aᵀ W A = 1 and Aᵀ 
 
 for m sources, S being the scatter of instances around the means of their sources. `CHAINS` chains start apart. Where they do
 not agree after a number of sweeps, by R̂, they run on for twice that number, in up to `ROUNDS` rounds; the last one is kept.
-Directions in which sources hardly differ, λ ≪ 1, are the slow ones.
+Directions in which sources hardly differ, λ ≪ 1, are the slow ones. With the chains cut in halves, W the mean variance inside a
+half of n draws and B/n the variance of the halves' means,
+
+    R̂ = √[((n − 1)/n · W + B/n) / W]
+
+is near one if the halves agree (Gelman et al. 2013, *Bayesian Data Analysis*, 11.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -39,16 +45,48 @@ import torch
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
-from lindley.models.bayes.averaged import Averaged, average
-from lindley.models.bayes.convergence import Convergence, diagnose, warn_once
+from lindley.llrs import Floats
+from lindley.models.bayes.averaged import Averaged
 from lindley.models.between import NormalBetween
-from lindley.models.sources import Sources
+from lindley.models.fitting import Fitted, Sources, Task, refittable
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
-__all__ = ["DRAWS", "FullBayes", "Posterior", "fit_full_bayes", "sample_full_bayes", "sample_posterior"]
+__all__ = ["ConvergenceWarning", "Posterior", "fit", "fit_full_bayes", "sample_posterior"]
 
-Floats = NDArray[np.float64]
+LARGEST_R_HAT = 1.05
+
+
+class ConvergenceWarning(UserWarning):
+    """Markov chains that do not agree with one another."""
+
+
+def split_r_hat(chains: NDArray[np.float64]) -> float:
+    """R̂ of chains (chain, draw), each cut in halves."""
+    n = chains.shape[1] // 2
+    if n < 2:
+        raise ValueError(f"chains of {chains.shape[1]} draws are too short: 4 are the least")
+    halves = np.concatenate([chains[:, :n], chains[:, -n:]])
+    inside = max(float(halves.var(axis=1, ddof=1).mean()), np.finfo(np.float64).tiny)  # even if nothing moves
+    together = (n - 1) / n * inside + float(halves.mean(axis=1).var(ddof=1))
+    return float(np.sqrt(together / inside))
+
+
+def warn_once(found: Sequence[Mapping[str, float]]) -> None:
+    """One `ConvergenceWarning` for all runs in which a watched quantity has an R̂ above `LARGEST_R_HAT`."""
+    worst = [max((value, name) for name, value in r_hat.items()) for r_hat in found]
+    bad = [each for each in worst if each[0] > LARGEST_R_HAT]
+    if bad:
+        where = "" if len(found) == 1 else f" in {len(bad)} of {len(found)} splits"
+        value, name = max(bad)
+        warnings.warn(
+            ConvergenceWarning(
+                f"the chains of the posterior of the two-level model do not agree{where}: R-hat is {value:.2f} for {name}, "
+                f"where {LARGEST_R_HAT} is the most. Take the LRs with caution, or give more sources."
+            ),
+            stacklevel=3,
+        )
+
 
 DRAWS = 400
 """A finite number of draws leaves LRs a little too bold: on six splits of two tables Cllr was 0.185 and 0.417 with 50 draws,
@@ -77,33 +115,17 @@ class Posterior:
     mean: Floats  # μ (draw, feature)
     within: Floats  # W (draw, feature, feature)
     between: Floats  # B (draw, feature, feature)
-    convergence: Convergence
+    r_hat: dict[str, float]  # of every watched quantity
 
 
-@dataclass(frozen=True, eq=False)
-class FullBayes:
-    """The models of all runs, and for each run whether its chains agree."""
-
-    model: Averaged
-    convergence: tuple[Convergence, ...]
+def fit(task: Task) -> Fitted:
+    """The full Bayesian normal model of every run. It has no options."""
+    return refittable(lambda t: fit_full_bayes(t.learn, t.seeds, progress=t.count), task)
 
 
 def fit_full_bayes(
-    parts: Sequence[Part],
-    seeds: Sequence[int],
-    draws: int = DRAWS,
-    progress: Callable[[int], None] | None = None,
+    parts: Sequence[Part], seeds: Sequence[int], draws: int = DRAWS, progress: Callable[[int], None] = lambda runs: None
 ) -> Averaged:
-    """The full Bayesian normal model of every run: `sample_full_bayes` without what it tells of the chains."""
-    return sample_full_bayes(parts, seeds, draws, progress).model
-
-
-def sample_full_bayes(
-    parts: Sequence[Part],
-    seeds: Sequence[int],
-    draws: int = DRAWS,
-    progress: Callable[[int], None] | None = None,
-) -> FullBayes:
     """The full Bayesian normal model of every run, from the part that it may learn from.
 
     Args:
@@ -121,13 +143,12 @@ def sample_full_bayes(
     for run, (part, seed) in enumerate(zip(parts, seeds, strict=True)):
         sources = Sources.of(part.values, part.source)
         found.append(sample_posterior(sources, np.random.default_rng((seed, STREAM)), draws))
-        if progress is not None:
-            progress(run + 1)
-    convergence = tuple(posterior.convergence for posterior in found)
-    warn_once(convergence, "the posterior of the two-level model", "Take the LRs with caution, or give more sources.")
+        progress(run + 1)
+    warn_once([posterior.r_hat for posterior in found])
     means, within, between = (np.stack([getattr(f, name) for f in found]) for name in ("mean", "within", "between"))
     members = [_two_level(means[:, k], within[:, k], between[:, k]) for k in range(draws)]
-    return FullBayes(average(members, _two_level(means.mean(1), within.mean(1), between.mean(1))), convergence)
+    typical = _two_level(means.mean(1), within.mean(1), between.mean(1))
+    return Averaged(typical, tuple(members), torch.zeros(len(parts), draws, dtype=torch.float64).log_softmax(-1))
 
 
 def _two_level(mean: Floats, within: Floats, between: Floats) -> TwoLevel:
@@ -155,20 +176,20 @@ def sample_posterior(sources: Sources, rng: np.random.Generator, draws: int = DR
     for _ in range(BURN_IN):
         state = _sweep(data, state, rng)[1]
     for thin in (THIN * 2**k for k in range(ROUNDS)):
-        kept, convergence, state = _round(data, state, rng, -(-draws // CHAINS), thin)
-        if convergence.agreed:
+        kept, r_hat, state = _round(data, state, rng, -(-draws // CHAINS), thin)
+        if max(r_hat.values()) <= LARGEST_R_HAT:
             break
     mean, within, between = (
         np.concatenate([getattr(draw, name) for draw in kept])[:draws] for name in ("mean", "within", "between")
     )
     unit2 = np.outer(data.unit, data.unit)
-    return Posterior(data.centre + mean * data.unit, within * unit2, between * unit2, convergence)
+    return Posterior(data.centre + mean * data.unit, within * unit2, between * unit2, r_hat)
 
 
 def _round(
     data: _Data, state: _State, rng: np.random.Generator, per_chain: int, thin: int
-) -> tuple[list[_Draw], Convergence, _State]:
-    """So many draws of every chain, whether the chains agree over all sweeps, and where they are."""
+) -> tuple[list[_Draw], dict[str, float], _State]:
+    """So many draws of every chain, R̂ of what is watched over all sweeps, and where the chains are."""
     kept, watched = [], []
     for sweep in range(thin * per_chain):
         draw, state = _sweep(data, state, rng)
@@ -176,7 +197,7 @@ def _round(
         if sweep % thin == thin - 1:
             kept.append(draw)
     series = np.stack(watched, -1)  # (quantity, chain, sweep)
-    return kept, diagnose(dict(zip(_WATCHED, series, strict=True))), state
+    return kept, {name: split_r_hat(chains) for name, chains in zip(_WATCHED, series, strict=True)}, state
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,21 +318,18 @@ def _inverse_wishart(rng: np.random.Generator, freedom: float, scale: Floats) ->
 
 def _cholesky(matrix: Floats) -> Floats:
     try:
-        root = cast(Floats, np.linalg.cholesky(matrix))
+        return cast(Floats, np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError as error:
         raise LindleyError(
             "the full Bayesian model came upon a covariance matrix that cannot be inverted. Are features functions of others?"
         ) from error
-    return root
 
 
 def _prior_scale(rng: np.random.Generator, inverse: Floats) -> Floats:
     """2ν/a given the diagonal of the inverse covariance (chain, feature)."""
     rate = 1 / SCALE**2 + NU * inverse
-    result: Floats = 2 * NU * rng.gamma((NU + inverse.shape[1]) / 2, size=inverse.shape) / rate
-    return result
+    return 2 * NU * rng.gamma((NU + inverse.shape[1]) / 2, size=inverse.shape) / rate
 
 
 def _diagonal(values: Floats) -> Floats:
-    result: Floats = values[..., None] * np.eye(values.shape[-1])
-    return result
+    return values[..., None] * np.eye(values.shape[-1])

@@ -22,8 +22,8 @@ not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -32,15 +32,15 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from lindley.errors import LindleyError
+from lindley.llrs import Floats
 from lindley.models.classical import Moments, estimate_moments
+from lindley.models.fitting import Fitted, Sources, Task, refittable
 from lindley.models.heavy_tailed.model import HeavyTailed, scale_lattice
-from lindley.models.sources import Sources
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
-__all__ = ["fit_ht_plda"]
+__all__ = ["fit"]
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 LEAST_NU, MOST_NU = 1.0, 1000.0
@@ -60,44 +60,51 @@ NEGLIGIBLE = 1e-9
 """Posterior weight of a node, over all sources, below which it is left out of the sums."""
 
 
-def fit_ht_plda(parts: Sequence[Part], progress: Callable[[int, float], None] | None = None) -> TwoLevel:
-    """The heavy-tailed model of every run, from the part that it learns from.
-
-    Args:
-        parts: one per run.
-        progress: called with the number of finished runs, and the ln likelihood per source of the last one.
+def fit(task: Task) -> Fitted:
+    """The heavy-tailed model of every run, from the part that it learns from. It has no options.
 
     Raises:
         LindleyError: if a run has fewer than two sources, none measured twice, or a value that is not finite.
     """
-    for part in parts:
+    return refittable(_fit_all, task)
+
+
+def _fit_all(task: Task) -> TwoLevel:
+    for part in task.learn:
         if not np.isfinite(part.values).all():
             raise LindleyError("heavy-tailed PLDA needs finite values")
-    fitted = []
-    for part, moments in zip(parts, estimate_moments(parts), strict=True):
+    fitted: list[tuple[Floats, ...]] = []
+    for part, moments in zip(task.learn, estimate_moments(task.learn), strict=True):
         fitted.append(_fit(part, moments))
-        if progress is not None:
-            progress(len(fitted), fitted[-1].ln_likelihood)
-    var = _stack([f.var[None] for f in fitted])
-    nu, nu_between = (
-        _stack([np.full((1, 1), v) for v in values]) for values in zip(*(f.nu for f in fitted), strict=True)
-    )
-    law = HeavyTailed(torch.zeros_like(var), var, nu, nu_between)
+        task.count(len(fitted))
+    centre, basis, var, nu, nu_between = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*fitted, strict=True))
     ones = torch.ones_like(var)
-    return TwoLevel(_stack([f.centre[None] for f in fitted]), _stack([f.basis for f in fitted]), ones, ones, law)
+    return TwoLevel(centre, basis, ones, ones, HeavyTailed(torch.zeros_like(var), var, nu, nu_between))
 
 
-def _stack(arrays: Sequence[Floats]) -> torch.Tensor:
-    return torch.from_numpy(np.stack(arrays))
+def _fit(part: Part, moments: Moments) -> tuple[Floats, ...]:
+    """Centre (1, feature), basis (feature, axis), λ (1, axis), ν and ν_b (1, 1) of one run.
 
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    centre: Floats  # (feature,)
-    basis: Floats  # (feature, axis)
-    var: Floats  # λ (axis,)
-    nu: tuple[float, float]  # ν, ν_b
-    ln_likelihood: float  # per source
+    The basis moves with the estimates, such that W = 1, B = diag(λ) and μ = 0 at each start.
+    """
+    data = _Data.of(part)
+    start, var = moments.eigenbasis()
+    prior = _Prior.of(data, scipy.linalg.inv(start), var)
+    basis, centre, var = start, moments.source_means.mean(axis=0), np.maximum(var, LEAST_LAMBDA)
+    ln_nu = np.log([START_NU, START_NU_BETWEEN])
+    before = -math.inf
+    for _ in range(ITERATIONS):
+        nodes = _Nodes.of_all(data.on(centre, basis), var, np.exp(ln_nu))
+        value, ln_nu = _newton(nodes, ln_nu)
+        value += data.n_instances * np.linalg.slogdet(basis)[1] + prior.ln_density(basis, var)
+        if value - before < CONVERGED * data.n_sources:
+            break
+        before = value
+        within, between, mean = _maximise(nodes, data.on(centre, basis), np.exp(ln_nu) / 2, prior.on(basis))
+        centre = centre + np.linalg.solve(basis.T, mean)
+        var, turn = scipy.linalg.eigh(between, within)
+        basis, var = basis @ turn, np.maximum(var, 0.0)
+    return centre[None], basis, var[None], *np.exp(ln_nu).reshape(2, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,42 +138,13 @@ class _Data:
         return cls(items.means, contrasts, owner, groups, len(item_of), len(part.values))
 
     def on(self, centre: Floats, basis: Floats) -> _Data:
-        """The same on axes."""
-        return _Data(
-            (self.means - centre) @ basis,
-            self.contrasts @ basis,
-            self.owner,
-            self.groups,
-            self.n_sources,
-            self.n_instances,
-        )
+        """The data on the axes of a basis."""
+        return replace(self, means=(self.means - centre) @ basis, contrasts=self.contrasts @ basis)
 
     def scatter(self) -> Floats:
         """Sum of squares of every item, over all axes (items,)."""
         squares = (self.contrasts**2).sum(axis=1)
         return np.bincount(self.owner, squares, minlength=len(self.means)).astype(np.float64)
-
-
-def _fit(part: Part, moments: Moments) -> _Fitted:
-    """All iterations of one run. The basis moves with the estimates, such that W = 1, B = diag(λ) and μ = 0 at each start."""
-    data = _Data.of(part)
-    start, var = moments.eigenbasis()
-    prior = _Prior.of(data, scipy.linalg.inv(start), var)
-    basis, centre, var = start, moments.source_means.mean(axis=0), np.maximum(var, LEAST_LAMBDA)
-    ln_nu = np.log([START_NU, START_NU_BETWEEN])
-    before = -math.inf
-    for _ in range(ITERATIONS):
-        nodes = _Nodes.of_all(data.on(centre, basis), var, np.exp(ln_nu))
-        value, ln_nu = _newton(nodes, ln_nu)
-        value += data.n_instances * np.linalg.slogdet(basis)[1] + prior.ln_density(basis, var)
-        if value - before < CONVERGED * data.n_sources:
-            break
-        before = value
-        within, between, mean = _maximise(nodes, data.on(centre, basis), np.exp(ln_nu) / 2, prior.on(basis))
-        centre = centre + np.linalg.solve(basis.T, mean)
-        var, turn = scipy.linalg.eigh(between, within)
-        basis, var = basis @ turn, np.maximum(var, 0.0)
-    return _Fitted(centre, basis, var, (float(np.exp(ln_nu[0])), float(np.exp(ln_nu[1]))), value / data.n_sources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,10 +279,7 @@ def _newton(nodes: Sequence[_Nodes], ln_nu: Floats) -> tuple[float, Floats]:
 
 
 def _maximise(
-    nodes: Sequence[_Nodes],
-    data: _Data,
-    alpha: Floats,
-    prior: tuple[tuple[float, Floats], tuple[float, Floats]],
+    nodes: Sequence[_Nodes], data: _Data, alpha: Floats, prior: tuple[tuple[float, Floats], tuple[float, Floats]]
 ) -> tuple[Floats, Floats, Floats]:
     """W, B and μ of the module's formulas, on the axes of the data."""
     p = data.means.shape[1]

@@ -43,18 +43,15 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import lambertw, loggamma
 from torch import Tensor
 
-from lindley.models.axis_laws import Scatter
-from lindley.models.between import LN_2PI
+from lindley.llrs import Floats
+from lindley.models.between import LN_2PI, Between, Scatter
 from lindley.models.blocks import at_a_time
 
 __all__ = ["HeavyTailed", "scale_lattice"]
-
-Floats = NDArray[np.float64]
 
 TOLERANCE, FINE = 1e-3, 1e-7
 """Bounds on the error of ln p: of a pair, and of an item alone, where fine steps cost nothing."""
@@ -68,7 +65,7 @@ TERMS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
-class HeavyTailed:
+class HeavyTailed(Between):
     """Source means are Student-t around ``mean``, and so are instances around them; the scales are shared by all axes."""
 
     uses_scatter: ClassVar[bool] = True
@@ -85,48 +82,24 @@ class HeavyTailed:
         """
         return self.mean, self.var
 
-    def ln_marginal(self, x: Tensor, d: Tensor, squares: Tensor | None = None, freedom: int = 0) -> Tensor:
-        """ln p(x), (run, items), of means with variances d and sums of squares (run, items, axis) on top."""
-        runs = [
-            _Run(self, run).ln_marginal(
-                x[run], d[_of(d, run)], None if squares is None or not freedom else squares[run], freedom
-            )
-            for run in range(len(self.mean))
-        ]
-        return torch.stack(runs)
+    def ln_marginal(self, x: Tensor, d: Tensor, squares: Tensor, freedom: int) -> Tensor:
+        """ln p(x), (run, items), of means with variances d and sums of squares (run, items, axis)."""
+        runs = range(len(self.mean))
+        return torch.stack([_Run(self, run).ln_marginal(x[run], d[run], squares[run], freedom) for run in runs])
 
-    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter) -> Tensor:
         """ln p(x, y | one source), (run, traces, refs)."""
-        runs = []
-        for run in range(len(self.mean)):
-            of_x: tuple[Tensor | None, int] = (None, 0)
-            of_y: tuple[Tensor | None, int] = (None, 0)
-            if scatter is not None:
-                of_x = (scatter.trace[run], scatter.freedom_trace)
-                of_y = (scatter.ref[run], scatter.freedom_ref)
-            runs.append(_Run(self, run).ln_joint(x[run], y[run], d[_of(d, run)], e[_of(e, run)], of_x, of_y))
-        return torch.stack(runs)
+        runs = range(len(self.mean))
+        return torch.stack([_Run(self, run).ln_joint(x[run], y[run], d[run], e[run], run, scatter) for run in runs])
 
     def ln_parts(
         self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """ln p(x, y) − ln p(y), and ln p(x): with ``scatter``, of the means and their scatter."""
-        if scatter is None:
-            trace, ref = self.ln_marginal(x, d), self.ln_marginal(y, e)
-        else:
-            trace = self.ln_marginal(x, d, scatter.trace, scatter.freedom_trace)
-            ref = self.ln_marginal(y, e, scatter.ref, scatter.freedom_ref)
+        scatter = Scatter(torch.zeros_like(x), torch.zeros_like(y), 0, 0) if scatter is None else scatter
+        trace = self.ln_marginal(x, d, scatter.trace, scatter.freedom_trace)
+        ref = self.ln_marginal(y, e, scatter.ref, scatter.freedom_ref)
         return self.ln_joint(x, y, d, e, scatter) - ref[..., None, :], trace[..., :, None]
-
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
-        """ln p(x, y) − ln p(x) − ln p(y)."""
-        numerator, denominator = self.ln_parts(x, y, d, e, scatter)
-        return numerator - denominator
-
-
-def _of(values: Tensor, run: int) -> int:
-    """Variances broadcast over runs."""
-    return run if len(values) > 1 else 0
 
 
 class _Run:
@@ -137,7 +110,7 @@ class _Run:
         self.alpha, self.alpha_b = law.nu[run].reshape(()) / 2, law.nu_between[run].reshape(()) / 2
         self.n_axes = self.mean.shape[-1]
 
-    def ln_marginal(self, x: Tensor, d: Tensor, squares: Tensor | None, freedom: int) -> Tensor:
+    def ln_marginal(self, x: Tensor, d: Tensor, squares: Tensor, freedom: int) -> Tensor:
         """(items,) from x (items, axis) and d (1, axis)."""
         alpha, alpha_b, n_axes = self.alpha, self.alpha_b, self.n_axes
         f = freedom * n_axes
@@ -146,25 +119,16 @@ class _Run:
         t = u.exp()
         total = self.b + d * t[:, None]  # (node, axis)
         rest = alpha / t + alpha_b + 0.5 * ((x - self.mean) ** 2 @ (1 / total).mT)
-        if squares is not None:
-            rest = rest + 0.5 * _scattered(squares, d, freedom)[:, None] / t
+        rest = rest + 0.5 * _scattered(squares, d, freedom)[:, None] / t
         shape = alpha + alpha_b + (n_axes + f) / 2
         constant = _normaliser(alpha) + _normaliser(alpha_b) + torch.lgamma(shape) - 0.5 * n_axes * LN_2PI
         weight = constant + ln_cell - 0.5 * total.log().sum(-1) - (alpha + f / 2) * u
         return torch.logsumexp(weight - shape * rest.log(), -1)
 
-    def ln_joint(
-        self,
-        x: Tensor,
-        y: Tensor,
-        d: Tensor,
-        e: Tensor,
-        of_x: tuple[Tensor | None, int],
-        of_y: tuple[Tensor | None, int],
-    ) -> Tensor:
-        """(traces, refs) from x (traces, axis), y (refs, axis), and their sums of squares with degrees of freedom."""
+    def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, run: int, scatter: Scatter) -> Tensor:
+        """(traces, refs) from x (traces, axis) and y (refs, axis), and the scatter of their instances."""
         alpha, alpha_b, n_axes, b = self.alpha, self.alpha_b, self.n_axes, self.b
-        f, g = of_x[1] * n_axes, of_y[1] * n_axes
+        f, g = scatter.freedom_trace * n_axes, scatter.freedom_ref * n_axes
         nodes, ln_cell = self._lattice((n_axes + f, n_axes + g), torch.minimum(d, e), TOLERANCE)
         (ln_t, ln_u), (t, u) = nodes.unbind(1), nodes.exp().unbind(1)
         dt, eu = d * t[:, None], e * u[:, None]  # (node, axis)
@@ -172,10 +136,8 @@ class _Run:
         x, y = x - self.mean, y - self.mean
         rows = alpha / t + 0.5 * (x**2 @ (eu / delta).mT)  # (traces, node)
         columns = alpha / u + alpha_b + 0.5 * (y**2 @ (dt / delta).mT)  # (refs, node)
-        if of_x[0] is not None and f:
-            rows = rows + 0.5 * _scattered(of_x[0], d, of_x[1])[:, None] / t
-        if of_y[0] is not None and g:
-            columns = columns + 0.5 * _scattered(of_y[0], e, of_y[1])[:, None] / u
+        rows = rows + 0.5 * _scattered(scatter.trace[run], d, scatter.freedom_trace)[:, None] / t
+        columns = columns + 0.5 * _scattered(scatter.ref[run], e, scatter.freedom_ref)[:, None] / u
         shape = 2 * alpha + alpha_b + n_axes + (f + g) / 2
         constant = 2 * _normaliser(alpha) + _normaliser(alpha_b) + torch.lgamma(shape) - n_axes * LN_2PI
         weight = constant + ln_cell - 0.5 * delta.log().sum(-1)

@@ -15,17 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from lindley.table.choose_pairs import choose_pairs
-from lindley.table.splits import Part
+from lindley.llrs import Floats
+from lindley.table.splits import Part, Side, choose_pairs
 
 __all__ = ["Evaluation", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
 
 LN2 = math.log(2.0)
-Ints = NDArray[np.int64]
 
 
 def n_batches(n: int, size: int) -> int:
@@ -43,18 +41,17 @@ class Shuffle:
     shift: Tensor  # (epoch, run, 1)
 
     @classmethod
-    def draw(cls, items: Sequence[Ints], epochs: int, generators: Sequence[np.random.Generator]) -> Shuffle:
-        """A shuffle of each run's items from its own generator."""
-        longest = max(len(i) for i in items)
-        order = np.zeros((len(items), longest), dtype=np.int64)
-        steps = np.ones((epochs, len(items), 2))
-        for run, (item, rng) in enumerate(zip(items, generators, strict=True)):
-            n = len(item)
-            order[run, :n] = item[np.argsort(rng.random(n), kind="stable")]
+    def draw(cls, numbers: Sequence[int], epochs: int, seeds: Sequence[int]) -> Shuffle:
+        """A shuffle of so many items of each run, from its own seed."""
+        order = np.zeros((len(numbers), max(numbers)), dtype=np.int64)
+        steps = np.ones((epochs, len(numbers), 2))
+        for run, (n, seed) in enumerate(zip(numbers, seeds, strict=True)):
+            rng = np.random.default_rng((seed, 0))
+            order[run, :n] = np.argsort(rng.random(n), kind="stable")
             coprime = np.flatnonzero(np.gcd(np.arange(n), n) == 1) if n > 1 else np.array([1])
             steps[:, run, 0] = coprime[(rng.random(epochs) * len(coprime)).astype(int)]
             steps[:, run, 1] = (rng.random(epochs) * n).astype(int)
-        n_items = torch.tensor([[float(len(i))] for i in items], dtype=torch.float64)
+        n_items = torch.tensor([[float(n)] for n in numbers], dtype=torch.float64)
         schedule = torch.from_numpy(steps)
         return cls(torch.from_numpy(order), n_items, schedule[..., :1], schedule[..., 1:])
 
@@ -78,7 +75,7 @@ def _slots(n: Sequence[int], n_parts: int) -> list[tuple[Tensor, Tensor]]:
     return slots
 
 
-def _padded(values: Sequence[NDArray[np.float64]], dtype: torch.dtype) -> Tensor:
+def _padded(values: Sequence[Floats], dtype: torch.dtype) -> Tensor:
     """(run, longest, …) with zeros where a run is shorter."""
     longest = max(len(v) for v in values)
     result = np.zeros((len(values), longest, *values[0].shape[1:]))
@@ -105,7 +102,9 @@ class Evaluation:
     @classmethod
     def of(cls, parts: Sequence[Part], dtype: torch.dtype, n_watched: int, seeds: Sequence[int]) -> Evaluation:
         """The pairs of the parts; ``n_watched`` different-source pairs per run are watched axis by axis."""
-        x, y = (_padded([_first(p, s) for p in parts], dtype) for s in ("trace", "ref"))
+        x, y = (
+            _padded([_first(side) for side in s], dtype) for s in zip(*((p.trace, p.ref) for p in parts), strict=True)
+        )
         m = y.shape[1]
         same, weight_same, weight_different, watched, sign, weight = [], [], [], [], [], []
         for part, seed in zip(parts, seeds, strict=True):
@@ -139,12 +138,9 @@ class Evaluation:
         return of_same + self.weight_different * of_different
 
 
-def _first(part: Part, side: str) -> NDArray[np.float64]:
+def _first(side: Side) -> Floats:
     """The first instance of every trace or ref: training pairs are one instance against one."""
-    items = getattr(part, side)
-    _, first = np.unique(items.item, return_index=True)
-    result: NDArray[np.float64] = items.values[first]
-    return result
+    return side.values[np.unique(side.item, return_index=True)[1]]
 
 
 def _one_of(known: list[Tensor], tensor: Tensor) -> Tensor:
@@ -176,15 +172,14 @@ class PairBatches:
     @classmethod
     def of(cls, parts: Sequence[Part], size: int, epochs: int, seeds: Sequence[int], dtype: torch.dtype) -> PairBatches:
         """The pairs of the training parts, which must have the same number of batches."""
-        x = _padded([_first(p, "trace") for p in parts], dtype)
+        x = _padded([_first(p.trace) for p in parts], dtype)
         y, has_ref = torch.zeros_like(x), torch.zeros_like(x[..., 0])
         for run, part in enumerate(parts):
             place = torch.from_numpy(np.searchsorted(part.trace.source, part.ref.source))
-            y[run, place] = torch.from_numpy(_first(part, "ref")).to(dtype)
+            y[run, place] = torch.from_numpy(_first(part.ref)).to(dtype)
             has_ref[run, place] = 1
         n = [len(part.trace.source) for part in parts]
-        generators = [np.random.default_rng((seed, 0)) for seed in seeds]
-        shuffle = Shuffle.draw([np.arange(k, dtype=np.int64) for k in n], epochs, generators)
+        shuffle = Shuffle.draw(n, epochs, seeds)
         slots = _slots(n, n_batches(min(n), size))
         reach = max(k // 2 for k in n)
         rows = []
@@ -210,10 +205,8 @@ class PairBatches:
 
     def take(self, epoch: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Traces (run, size, feature), refs (run, size + h, feature) and the weights of their pairs."""
-        width = self.x.shape[-1]
         row, column = (self.sources.take(epoch, p) for p in (self.rows[batch], self.columns(batch)))
-        x = self.x.gather(1, row[..., None].expand(-1, -1, width))
-        y = self.y.gather(1, column[..., None].expand(-1, -1, width))
+        x, y = self.x.take_along_dim(row[..., None], 1), self.y.take_along_dim(column[..., None], 1)
         pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]
         same = pairs * (self.sign[batch] < 0)
         different = pairs - same
@@ -236,7 +229,6 @@ class SourceBatches:
         cls, parts: Sequence[Part], size: int, epochs: int, seeds: Sequence[int], dtype: torch.dtype
     ) -> SourceBatches:
         """The instances of the training parts, which must have the same number of batches."""
-        generators = [np.random.default_rng((seed, 0)) for seed in seeds]
         counts = [np.unique(p.source, return_inverse=True, return_counts=True) for p in parts]
         n = [len(labels) for labels, _, _ in counts]
         most = max(int(c.max()) for _, _, c in counts)
@@ -248,7 +240,7 @@ class SourceBatches:
             instances[run, code[rows], rank] = part.values[rows]
             there[run, code[rows], rank] = 1
         slots = _slots(n, n_batches(min(n), size))
-        shuffle = Shuffle.draw([np.arange(k, dtype=np.int64) for k in n], epochs, generators)
+        shuffle = Shuffle.draw(n, epochs, seeds)
         return cls(
             torch.from_numpy(instances).to(dtype), torch.from_numpy(there).to(dtype), shuffle,
             [positions for positions, _ in slots], [there_rows for _, there_rows in slots],

@@ -1,7 +1,17 @@
-r"""Train neural PLDA (Ramoji, Krishnan and Ganapathy 2020) in all runs at once: a quadratic score, on a detection cost.
+"""Train neural PLDA (Ramoji, Krishnan and Ganapathy 2020) in all runs at once: a quadratic score, on a detection cost.
 
-The score is that of `quadratic`, on axes that are an affine map of the features. At the start it is the ln LR of
-the classical normal model, `tlm`, for one instance against one. With its axes z (W = 1, B = diag(λ)),
+The score is quadratic in a pair, per axis, on axes that are an affine map of the features:
+
+    s(x, y) = Σ_axis [q (x̃² + ỹ²) + 2 p x̃ ỹ] + c,      x̃ = x − o,  ỹ = y − o
+
+Ramoji, Krishnan and Ganapathy (2020), *NPLDA: a deep neural PLDA model for speaker verification*, Odyssey, write the ln LR of
+the normal model so, and train P = diag(p), Q = diag(q) and the axes as the weights of a network. It is a score that was
+trained to tell pairs apart, and not a ratio of two densities: there is neither a similarity nor a typicality. The numbers are
+trained for a fixed number of instances: of several instances the means are scored, and the variances d and e of the means are
+ignored.
+
+At the start the score is the ln LR of the classical normal model, `tlm`, for one instance against one. With its axes z (W = 1,
+B = diag(λ)),
 
     x = (z + √(1 + λ) v)(1 + T),    q + p = (q + p)₀ + r/(1 + λ),    q − p = (q − p)₀ eᵃ,    c = c₀ + 10 g
 
@@ -33,28 +43,75 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lindley.errors import LindleyError
-from lindley.models.between import NormalBetween
+from lindley.models.between import AxisLaw, NormalBetween, Scatter, coupled
 from lindley.models.classical import fit_classical
-from lindley.models.neural.history import History
-from lindley.models.neural.program import Progress
-from lindley.models.neural.quadratic import Quadratic
+from lindley.models.fitting import Fitted, History, Task, require_device
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
-__all__ = ["BETAS", "EPOCHS", "WARP", "fit_nplda", "soft_detection_cost"]
+__all__ = ["Quadratic", "fit", "soft_detection_cost", "train"]
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic(AxisLaw):
+    """The score of the module. Its share of an axis has an even share of c."""
+
+    origin: Tensor  # o (run, 1, axis)
+    square: Tensor  # q (run, 1, axis)
+    cross: Tensor  # p (run, 1, axis)
+    constant: Tensor  # c (run, 1, 1)
+    var: Tensor  # of source means in the training part (run, 1, axis): for pictures, not for the score
+
+    @classmethod
+    def of_normal(cls, law: NormalBetween, var_within: Tensor) -> Quadratic:
+        """The ln LR of a normal law for one instance against one, with the same variance within for both.
+
+        With Δ = 2bw + w²: q = −½ b²/((b + w) Δ), p = ½ b/Δ and c = ½ Σ ln[(b + w)²/Δ].
+        """
+        b, w = law.var, var_within
+        delta = 2 * b * w + w**2
+        constant = 0.5 * ((b + w) ** 2 / delta).log().sum(-1, keepdim=True)
+        return cls(law.mean, -0.5 * b**2 / ((b + w) * delta), 0.5 * b / delta, constant, b)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean (zero: axes start at the mean of the sources) and variance of the source means it was trained on."""
+        return torch.zeros_like(self.var), self.var
+
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> NoReturn:
+        """Raises LindleyError: a score is not a ratio of two densities."""
+        raise LindleyError(
+            "neural PLDA gives a score that was trained to tell pairs apart. It is not a ratio of two densities, so there is "
+            "no similarity and no typicality to show: use another model to see them."
+        )
+
+    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """q (x̃² + ỹ²) + 2 p x̃ ỹ and its part of c, of all axes of given pairs at once, (run, pairs, axis)."""
+        x, y = x - self.origin, y - self.origin
+        return self.square * (x**2 + y**2) + 2 * self.cross * x * y + self.constant / self.square.shape[-1]
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """The scores of all pairs, (run, traces, refs): only 2 p x̃ ỹ couples a pair."""
+        x, y = x - self.origin, y - self.origin
+        rows = (self.square * x**2).sum(-1) + self.constant[..., 0]
+        return coupled(2 * self.cross * x, y, rows, (self.square * y**2).sum(-1))
+
 
 BETAS = (99.0, 199.0)
+"""β: the two operating points."""
 WARP = 1.0
-"""α."""
+"""α: how steep the logistic function is that stands in for a step."""
 EPOCHS, LEARNING_RATE = 300, 3e-3
 MOST_SOURCES = 512
-"""Sources whose pairs make a step."""
+"""Sources whose pairs make a step, at most."""
 
 
 def soft_detection_cost(score: Tensor, same: Tensor, different: Tensor) -> Tensor:
@@ -69,41 +126,32 @@ def soft_detection_cost(score: Tensor, same: Tensor, different: Tensor) -> Tenso
     return total / len(BETAS)
 
 
-def fit_nplda(
-    train_parts: Sequence[Part],
-    validate_parts: Sequence[Part],
-    seeds: Sequence[int],
-    *,
-    epochs: int = EPOCHS,
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> tuple[TwoLevel, History]:
-    """One model per run, in float64, and the soft detection cost of its epochs: 0, the start, to ``epochs``.
+def fit(task: Task) -> Fitted:
+    """Neural PLDA of every run, of the best epoch on its validation part. Option: ``epochs``."""
+    return Fitted(train(task)[0])
 
-    Args:
-        train_parts: one per run.
-        validate_parts: one per run, for the choice of the epoch.
-        seeds: one per run, for the draws of sources where there are too many.
-        epochs: steps of Adam.
-        device: where the training runs.
-        progress: called with the epoch and the mean of the lowest validation costs, now and then.
+
+def train(task: Task) -> tuple[TwoLevel, History]:
+    """One model per run, in float64, and the soft detection cost of its epochs, from 0, the start, on.
+
+    The seeds are for the draws of sources where there are too many.
 
     Raises:
         LindleyError: if a part has fewer than two sources, or none that was measured twice.
     """
-    if not len(train_parts) == len(validate_parts) == len(seeds):
-        raise ValueError(
-            f"{len(train_parts)} training parts, {len(validate_parts)} validation parts, {len(seeds)} seeds"
-        )
-    for part in (*train_parts, *validate_parts):
+    require_device(task.device)
+    epochs, seeds = int(task.options.get("epochs", EPOCHS)), task.seeds
+    if not len(task.learn) == len(task.validate) == len(seeds):
+        raise ValueError(f"{len(task.learn)} training parts, {len(task.validate)} validation parts, {len(seeds)} seeds")
+    for part in (*task.learn, *task.validate):
         if len(part.trace.source) < 2 or len(part.ref.source) < 1:
             raise LindleyError(
                 "neural PLDA needs at least two sources, one of them measured twice, in every training and validation part: "
                 f"got {len(part.trace.source)} sources, {len(part.ref.source)} of them measured twice"
             )
-    start = fit_classical(train_parts, "normal").map(lambda t: t.to(device))
+    start = fit_classical(task.learn, "normal").map(lambda t: t.to(task.device))
     weights = _Weights.zero(start)
-    train, validate = (_Items.of(parts, start.centre) for parts in (train_parts, validate_parts))
+    learn, validate = (_Items.of(parts, start.centre) for parts in (task.learn, task.validate))
     validate = validate.draw([np.random.default_rng((seed, 10)) for seed in seeds])
     generators = [np.random.default_rng((seed, 9)) for seed in seeds]
     optimiser = torch.optim.Adam(weights.free, lr=LEARNING_RATE)
@@ -115,7 +163,7 @@ def fit_nplda(
     best = [t.detach().clone() for t in weights.free]
     for epoch in range(epochs + 1):
         model = weights.model(start)
-        cost = train.draw(generators).cost(model)
+        cost = learn.draw(generators).cost(model)
         with torch.no_grad():
             held_out = validate.cost(model)
             better = held_out < lowest
@@ -124,8 +172,9 @@ def fit_nplda(
             for kept, now in zip(best, weights.free, strict=True):
                 kept[better] = now[better]
         costs[0, :, epoch], costs[1, :, epoch] = cost.detach().cpu().numpy(), held_out.cpu().numpy()
-        if progress is not None and (epoch % 10 == 0 or epoch == epochs):
-            progress(epoch, float(lowest.mean()))
+        if epoch % 10 == 0 or epoch == epochs:
+            told = f"epoch {epoch} of {epochs}, validation detection cost {float(lowest.mean()):.4f}"
+            task.progress(told, epoch / max(1, epochs))
         if epoch < epochs:
             optimiser.zero_grad(set_to_none=True)
             cost.sum().backward()  # type: ignore[no-untyped-call]
@@ -203,8 +252,7 @@ class _Items:
             some = own[np.argsort(rng.random(len(own)), kind="stable")[:MOST_SOURCES]]
             chosen[run, : len(some)], there[run, : len(some)] = some, 1.0
         index, used = (torch.from_numpy(a).to(self.x.device) for a in (chosen, there))
-        wide = index[..., None].expand(-1, -1, self.x.shape[-1])
-        x, y = self.x.gather(1, wide), self.y.gather(1, wide)
+        x, y = (side.take_along_dim(index[..., None], 1) for side in (self.x, self.y))
         return _Items(x, y, self.has_trace.gather(1, index) * used, self.has_ref.gather(1, index) * used)
 
     @cached_property
@@ -212,13 +260,9 @@ class _Items:
         """Of same-source and of different-source pairs, one over their number (run, source, source); zeros elsewhere."""
         pairs = self.has_trace[..., :, None] * self.has_ref[..., None, :]
         same = torch.diag_embed(pairs.diagonal(dim1=1, dim2=2))
-        both = same, pairs - same
-        return both[0] / _number(both[0]), both[1] / _number(both[1])
+        of_same, of_different = (k / k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, pairs - same))
+        return of_same, of_different
 
     def cost(self, model: TwoLevel) -> Tensor:
         """The soft detection cost of all pairs (run,)."""
         return soft_detection_cost(model.ln_lr(self.x, self.y), *self.shares)
-
-
-def _number(pairs: Tensor) -> Tensor:
-    return pairs.sum((1, 2), keepdim=True).clamp_min(1)

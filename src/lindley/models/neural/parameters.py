@@ -1,25 +1,138 @@
-"""The choice of a neural two-level model, and its parameters as mathematics has them: what is saved and scored."""
+"""The paper's neural two-level models: the choice of one, its parameters as mathematics has them, and as they are trained.
+
+Orthonormal matrices are smooth (or not so smooth) functions of free parameters:
+
+    kind          Q as a function of the free matrix A                       smooth?
+    qr            the Q of torch.linalg.qr(A), as in the paper               no: LAPACK's column signs jump
+    qr-signed     the Q of A = QR with a positive diagonal of R              yes (Gram and Schmidt's Q)
+    exponential   Q₀ exp(K), K = L − Lᵀ with L the strict lower part of A    yes
+    cayley        Q₀ (1 + K)⁻¹ (1 − K)                                       yes
+    householder   −Q₀ H₁ H₂ … of the reflections along A's columns           yes
+
+The column signs of ``qr`` depend on the sign of single entries, so that an arbitrarily small step can flip columns. A
+single projection meets a flipped axis with a mean of the wrong sign; in a double one a flip within scrambles the axes
+between: the loss spikes of the paper. The last three keep a fixed Q₀ in front, so that any start is reached at A = 0; ``qr``
+keeps a fixed sign for each column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lindley.errors import LindleyError
-from lindley.models.between import Between, NormalBetween
+from lindley.models.between import LN_2PI, AxisLaw, Between, NormalBetween, Scatter
 from lindley.models.classical import estimate_moments
-from lindley.models.neural.mixture import MixtureBetween
-from lindley.models.neural.orthonormal import OrthonormalKind
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
-__all__ = ["Architecture", "Parameters"]
+__all__ = ["Architecture", "MixtureBetween", "NeuralTwoLevel", "OrthonormalKind", "Parameters", "orthonormal"]
+
+OrthonormalKind = Literal["qr", "qr-signed", "exponential", "cayley", "householder"]
+ORTHONORMAL_KINDS: tuple[OrthonormalKind, ...] = get_args(OrthonormalKind)
+
+
+def orthonormal(kind: OrthonormalKind, free: Tensor, base: Tensor) -> Tensor:
+    """Q (run, d, d) from the free matrix (run, d, d) and what `fixed_part` gave for the start, which stays as it is."""
+    q: Tensor
+    if kind in ("qr", "qr-signed"):
+        q, r = torch.linalg.qr(free)
+        if kind == "qr":
+            return q @ base
+        sign = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q.dtype)
+        return q * sign[..., None, :]
+    strict = torch.tril(free, -1)
+    identity = torch.eye(free.shape[-1], dtype=free.dtype, device=free.device)
+    if kind == "householder":
+        # v_j = e_j + the free entries below; H = 1 − 2 v vᵀ / vᵀv.
+        vectors = strict + identity
+        scale = 2 / (vectors**2).sum(-2)
+        q = torch.linalg.householder_product(vectors, scale)
+        return -base @ q
+    skew = strict - strict.mT
+    if kind == "cayley":
+        q, _ = torch.linalg.solve_ex(identity + skew, identity - skew)
+    else:
+        q = _exponential(skew)
+    return base @ q
+
+
+SQUARINGS, DEGREE = 6, 8
+"""Measured against torch.matrix_exp: an error of 4e-13 at a spectral norm of 8, and of 1e-7 at 32."""
+
+
+def _exponential(skew: Tensor) -> Tensor:
+    """exp(K) = (Taylor polynomial of K/2ˢ)^(2ˢ): matrix products alone.
+
+    ``torch.matrix_exp`` chooses its degree on the host, by the norm, which a CUDA graph cannot hold.
+    """
+    small = skew / 2**SQUARINGS
+    identity = torch.eye(skew.shape[-1], dtype=skew.dtype, device=skew.device)
+    result: Tensor = identity + small / DEGREE
+    for degree in range(DEGREE - 1, 0, -1):  # Horner's scheme
+        result = identity + (small @ result) / degree
+    for _ in range(SQUARINGS):
+        result = result @ result
+    return result
+
+
+def free_start(kind: OrthonormalKind, start: Tensor) -> Tensor:
+    """The free matrix at which `orthonormal` gives ``start`` (run, d, d)."""
+    if kind in ("qr", "qr-signed"):
+        return start.clone()
+    return torch.zeros_like(start)
+
+
+def fixed_part(kind: OrthonormalKind, start: Tensor) -> Tensor:
+    """What does not train, (run, d, d): the start itself, or for ``qr`` the signs that LAPACK gives its columns."""
+    if kind != "qr":
+        return start.clone()
+    return torch.diag_embed(torch.sign((torch.linalg.qr(start)[0] * start).sum(-2)))
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureBetween(AxisLaw):
+    """On every axis, source means are Σ_k w_k N(μ_k, b_k), with components of the axis's own.
+
+    With the prior predictive N(x; μ_k, b_k + d) and the joint N((x, y); (μ_k, μ_k), [[b_k + d, b_k], [b_k, b_k + e]]),
+
+        ln LR = ln Σ_k w_k p_k(x, y) − ln Σ_k w_k p_k(x) − ln Σ_k w_k p_k(y).
+    """
+
+    means: Tensor  # μ_k (run, component, axis)
+    var: Tensor  # b_k (run, component, axis)
+    ln_weights: Tensor  # ln w_k (run, component, axis)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Σ_k w_k μ_k, and Σ_k w_k (b_k + (μ_k − mean)²)."""
+        weight = self.ln_weights.exp()
+        mean = (weight * self.means).sum(1, keepdim=True)
+        return mean, (weight * (self.var + (self.means - mean) ** 2)).sum(1, keepdim=True)
+
+    def ln_parts_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The sums in the formula of the class."""
+        joint, trace, ref = [], [], []
+        for k in range(self.means.shape[1]):
+            mean, b, ln_w = (t[:, k, axis, None, None] for t in (self.means, self.var, self.ln_weights))
+            u, v = x - mean, y - mean
+            delta = b * d + b * e + d * e
+            # (b+e)u² + (b+d)v² − 2buv as a sum of squares, which cannot cancel.
+            squares = b * (u - v) ** 2 + e * u**2 + d * v**2
+            joint.append(ln_w - 0.5 * (squares / delta + delta.log() + 2 * LN_2PI))
+            trace.append(ln_w - 0.5 * (u**2 / (b + d) + (b + d).log() + LN_2PI))
+            ref.append(ln_w - 0.5 * (v**2 / (b + e) + (b + e).log() + LN_2PI))
+        return _ln_sum(joint) - _ln_sum(ref), _ln_sum(trace)
+
+
+def _ln_sum(terms: list[Tensor]) -> Tensor:
+    return torch.logsumexp(torch.stack(terms), 0)
 
 
 @dataclass(frozen=True)
@@ -34,7 +147,7 @@ class Architecture:
     ``components``
         of the Gaussian mixture between sources, per axis; 1 is the normal law.
     ``orthonormal``
-        how Q is made of free parameters, see `lindley.models.neural.orthonormal`.
+        how Q is made of free parameters: see the table of the module.
     ``start``
         *random*: random axes, unit variances. *maximum-likelihood*: the classical solution of the training part.
     """
@@ -122,11 +235,6 @@ class Parameters:
             var_whiten=var_whiten if double else None,
         )
 
-    @property
-    def n_runs(self) -> int:
-        """How many sets there are."""
-        return len(self.q_between)
-
     def two_level(self) -> TwoLevel:
         """The two-level models that the parameters stand for."""
         projection = self.q_between
@@ -140,34 +248,76 @@ class Parameters:
         centre = torch.zeros_like(projection[:, None, :, 0])
         return TwoLevel(centre, projection, self.var_within[:, :1], self.var_within[:, -1:], law)
 
-    def for_runs(self, runs: Sequence[int]) -> Parameters:
-        """The parameters of the given runs, in that order; a run may occur more than once."""
-        index = torch.tensor(list(runs))
-        return self.map(lambda t: t[index])
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Parameters:
-        """Every tensor sent through ``function``."""
-        return Parameters(**{name: function(t) for name, t in self.tensors().items()})
-
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that are there, by name."""
         return {f.name: t for f in fields(self) if (t := getattr(self, f.name)) is not None}
 
-    def save(self, path: str | Path) -> None:
-        """Write a safetensors file, which holds numbers and no code."""
-        from safetensors.torch import save_file
 
-        save_file({name: t.contiguous().cpu() for name, t in self.tensors().items()}, str(path))
+class NeuralTwoLevel(nn.Module):
+    """Trainable parameters of one two-level model per run; calling it gives the `TwoLevel` that they stand for.
 
-    @classmethod
-    def load(cls, path: str | Path) -> Parameters:
-        """Read what `save` wrote."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+    Variances are exponentials, and mixture weights softmaxes, of free parameters.
+    """
 
-        try:
-            return cls(**load_file(str(path)))
-        except (SafetensorError, TypeError) as error:
-            raise LindleyError(f"{path} does not hold the parameters of a neural two-level model: {error}") from error
-        except FileNotFoundError as error:
-            raise LindleyError(f"there is no file {path}") from error
+    base_w: Tensor
+    base_b: Tensor
+
+    def __init__(self, architecture: Architecture, start: Parameters, paper_seeds: Sequence[int] | None = None) -> None:
+        """Begin at ``start``, which must fit the architecture.
+
+        With ``paper_seeds`` and the orthonormal kind "qr", the free matrices are plain random numbers, as in the paper,
+        instead of matrices that are orthonormal already.
+        """
+        super().__init__()
+        self.architecture = a = architecture
+        fits = (start.q_within is not None) == (a.projection == "double")
+        if not fits or start.mean_between.shape[1] != a.components or start.var_within.shape[1] not in (1, a.within):
+            raise LindleyError(f"the start does not fit the architecture {a}")
+        fixed, free = self._axes(start.q_between, 0, paper_seeds)
+        self.register_buffer("base_b", fixed)
+        self.free_b = nn.Parameter(free)
+        if start.q_within is not None and start.var_whiten is not None:
+            fixed, free = self._axes(start.q_within, 1, paper_seeds)
+            self.register_buffer("base_w", fixed)
+            self.free_w = nn.Parameter(free)
+            self.ln_var_whiten = nn.Parameter(start.var_whiten.log())
+        if a.projection == "single" or a.within == 2:
+            # A start with one within variance serves a model with two.
+            self.ln_var_within = nn.Parameter(start.var_within.log().expand(-1, a.within, -1).clone())
+        self.mean_between = nn.Parameter(start.mean_between.clone())
+        self.ln_var_between = nn.Parameter(start.var_between.log())
+        if a.components > 1:
+            self.logits = nn.Parameter(start.ln_weights.clone())
+
+    def _axes(self, q: Tensor, which: int, paper_seeds: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+        """What is fixed and what is free of axes that begin at ``q`` (run, d, d)."""
+        kind, d = self.architecture.orthonormal, q.shape[-1]
+        if kind != "qr" or paper_seeds is None:
+            return fixed_part(kind, q), free_start(kind, q)
+        draws = [torch.randn(2, d, d, generator=torch.Generator().manual_seed(s), dtype=q.dtype) for s in paper_seeds]
+        return torch.eye(d, dtype=q.dtype).expand_as(q).clone(), torch.stack(draws)[:, which]
+
+    def mathematical(self) -> Parameters:
+        """The mathematical parameters, as functions of the trainable ones."""
+        a = self.architecture
+        q_within = var_whiten = None
+        if a.projection == "double":
+            q_within = orthonormal(a.orthonormal, self.free_w, self.base_w)
+            var_whiten = torch.exp(self.ln_var_whiten)
+        if a.projection == "double" and a.within == 1:
+            var_within = torch.ones_like(self.ln_var_whiten)  # by the whitening
+        else:
+            var_within = torch.exp(self.ln_var_within)
+        return Parameters(
+            q_between=orthonormal(a.orthonormal, self.free_b, self.base_b),
+            var_within=var_within,
+            mean_between=self.mean_between,
+            var_between=torch.exp(self.ln_var_between),
+            ln_weights=torch.log_softmax(self.logits, 1) if a.components > 1 else torch.zeros_like(self.mean_between),
+            q_within=q_within,
+            var_whiten=var_whiten,
+        )
+
+    def forward(self) -> TwoLevel:
+        """The two-level models of the current parameters."""
+        return self.mathematical().two_level()

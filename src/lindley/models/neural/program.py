@@ -7,29 +7,54 @@ operation mixes runs. On a GPU an epoch is captured once as a CUDA graph and rep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Literal, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from lindley.errors import LindleyError
+from lindley.models.fitting import History
 from lindley.models.neural.batches import LN2, Evaluation, PairBatches, SourceBatches
-from lindley.models.neural.encoder import StackedEncoder
-from lindley.models.neural.history import History
-from lindley.models.neural.network import NeuralTwoLevel
-from lindley.models.neural.parameters import Architecture, Parameters
-from lindley.models.neural.settings import Training
-from lindley.models.two_level import TwoLevel
+from lindley.models.neural.parameters import Architecture, NeuralTwoLevel, Parameters
+from lindley.models.two_level import TwoLevel, map_tensors
 from lindley.table.splits import Part
 
-__all__ = ["Program", "Progress"]
+__all__ = ["Program", "Progress", "Training"]
 
+T = TypeVar("T")
 CAPTURABLE = {"exponential"}
 """Orthonormal kinds that a CUDA graph can hold; the others ask the host for decisions on the way."""
 Progress = Callable[[int, float], None]
 """Called with the number of finished epochs and the mean validation Cllr so far, now and then."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained. The defaults are the paper's.
+
+    ``mode``
+        *pairs*: batches of ``batch`` same-source pairs with their share of different-source pairs, one instance against
+        one. *sources*: batches of ``batch`` sources with all their instances; same-source pairs inside the batch,
+        different-source pairs against a store of all instances of earlier batches.
+    ``watched``
+        how many different-source validation pairs are followed axis by axis; 0 switches that off.
+    """
+
+    mode: Literal["pairs", "sources"] = "pairs"
+    epochs: int = 2000
+    batch: int = 50
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    watched: int = 1000
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
 
 
 class Program:
@@ -43,25 +68,19 @@ class Program:
         validate_parts: Sequence[Part],
         seeds: Sequence[int],
         start: Parameters | None,
-        encoder: Callable[[], nn.Module] | None,
     ) -> None:
         self.training = t = training
         self.device = torch.device(t.device)
-        self.encoder = None if encoder is None else StackedEncoder(encoder, seeds).to(self.device, t.dtype)
         make = PairBatches if t.mode == "pairs" else SourceBatches
         self.batches: PairBatches | SourceBatches = _to(
             make.of(train_parts, t.batch, t.epochs, seeds, t.dtype), self.device
         )
         self.evaluation = _to(Evaluation.of(validate_parts, t.dtype, t.watched, seeds), self.device)
         self.net = self._net(architecture, train_parts, seeds, start).to(self.device, t.dtype)
-        self.modules: list[nn.Module] = [self.net] + ([] if self.encoder is None else [self.encoder])
-        self.parameters = [p for module in self.modules for p in module.parameters()]
+        self.parameters = list(self.net.parameters())
+        on_gpu = self.device.type == "cuda"
         self.optimiser = torch.optim.AdamW(
-            self.parameters,
-            lr=t.learning_rate,
-            weight_decay=t.weight_decay,
-            fused=True,
-            capturable=self.device.type == "cuda",
+            self.parameters, lr=t.learning_rate, weight_decay=t.weight_decay, fused=True, capturable=on_gpu
         )
         n_runs, n_axes = self.net.free_b.shape[:2]
         self.epoch = torch.zeros(1, dtype=torch.long, device=self.device)
@@ -82,23 +101,16 @@ class Program:
     def _net(
         self, architecture: Architecture, parts: Sequence[Part], seeds: Sequence[int], start: Parameters | None
     ) -> NeuralTwoLevel:
+        d = self.evaluation.x.shape[-1]
         if start is not None:
-            d, found = self.evaluation.x.shape[-1], start.q_between.shape[-1]
-            if d != found:
+            if (found := start.q_between.shape[-1]) != d:
                 raise LindleyError(f"the start is for {found} features, and the table has {d}")
             return NeuralTwoLevel(architecture, start)
         if architecture.start == "maximum-likelihood":
-            if self.encoder is not None:
-                raise ValueError("an encoder has no maximum-likelihood start: its embeddings change as it trains")
             return NeuralTwoLevel(architecture, Parameters.maximum_likelihood(architecture, parts))
-        n_axes = self.embed(self.evaluation.x[:, :1]).shape[-1]
-        return NeuralTwoLevel(architecture, Parameters.random(architecture, n_axes, seeds), seeds)
+        return NeuralTwoLevel(architecture, Parameters.random(architecture, d, seeds), seeds)
 
-    def embed(self, instances: Tensor) -> Tensor:
-        """(run, …, feature) → (run, …, embedding); without an encoder, the instances themselves."""
-        return instances if self.encoder is None else self.encoder(instances)
-
-    def run(self, progress: Progress) -> tuple[Parameters, History, StackedEncoder | None]:
+    def run(self, progress: Progress) -> tuple[Parameters, History]:
         """All epochs; then, of each run, the parameters of the best one, in float64."""
         step = self._captured() if self.device.type == "cuda" else self._epoch
         every = max(1, self.training.epochs // 100)
@@ -114,15 +126,14 @@ class Program:
         with torch.no_grad():
             for parameter, best in zip(self.parameters, self.best, strict=True):
                 parameter.copy_(best)
-            parameters = self.net.double().mathematical().map(lambda t: t.detach().cpu())
+            parameters = map_tensors(self.net.double().mathematical(), lambda t: t.detach().cpu())
         losses = self.losses.double().cpu().numpy()
-        history = History(
+        return parameters, History(
             losses[:, 0].T,
             losses[:, 1].T,
             None if self.axes is None else self.axes.double().cpu().numpy().transpose(1, 0, 2),
             self.best_epoch.cpu().numpy(),
         )
-        return parameters, history, None if self.encoder is None else self.encoder.cpu().double()
 
     def _captured(self) -> Callable[[], None]:
         """An epoch as a CUDA graph. A capture wants everything warm: that is done first, and undone."""
@@ -175,18 +186,16 @@ class Program:
         n_replicates = b.there.shape[2]
         whole = source[..., None, None].expand(-1, -1, n_replicates, b.instances.shape[3])
         present = b.there.gather(1, source[..., None].expand(-1, -1, n_replicates)) * there[..., None]
-        embedded = self.embed(b.instances.gather(1, whole))  # (run, size, replicate, embedding)
-        with torch.no_grad():
-            index = source[..., None, None].expand_as(embedded)
-            self.store.scatter_(1, index, embedded.detach())
-            self.stored.scatter_reduce_(1, index[..., 0], present, "amax")
+        instances = b.instances.gather(1, whole)  # (run, size, replicate, feature)
+        self.store.scatter_(1, whole, instances)
+        self.stored.scatter_reduce_(1, whole[..., 0], present, "amax")
 
         i, j = self.replicate_pairs
-        same = model.ln_lr_pairs(embedded[:, :, i].flatten(1, 2), embedded[:, :, j].flatten(1, 2)).sum(-1)
+        same = model.ln_lr_pairs(instances[:, :, i].flatten(1, 2), instances[:, :, j].flatten(1, 2)).sum(-1)
         same_there = (present[:, :, i] * present[:, :, j]).flatten(1)
         cost_same = (same_there * softplus(-same)).sum(1) / same_there.sum(1).clamp_min(1)
 
-        cost = softplus(model.ln_lr(embedded.flatten(1, 2), self.store.flatten(1, 2)))  # (run, rows, stored)
+        cost = softplus(model.ln_lr(instances.flatten(1, 2), self.store.flatten(1, 2)))  # (run, rows, stored)
         rows, columns = present.flatten(1), self.stored.flatten(1)
         # A row's own source is stored too: its columns are taken out again.
         own = (source[..., None] * n_replicates + torch.arange(n_replicates, device=self.device)).repeat_interleave(
@@ -202,14 +211,11 @@ class Program:
     def _validate(self, train_loss: Tensor) -> None:
         """Write the losses of this epoch, and keep the parameters of the runs that have improved."""
         v, model = self.evaluation, self.net()
-        x, y = self.embed(v.x), self.embed(v.y)
-        cllr = v.cllr(model.ln_lr(x, y))
+        cllr = v.cllr(model.ln_lr(v.x, v.y))
         self.losses.index_copy_(0, self.epoch, torch.stack([train_loss, cllr])[None])
         if self.axes is not None:
-            width = x.shape[-1]
             row, column = v.watched // v.y.shape[1], v.watched % v.y.shape[1]
-            trace = x.gather(1, row[..., None].expand(-1, -1, width))
-            ref = y.gather(1, column[..., None].expand(-1, -1, width))
+            trace, ref = v.x.take_along_dim(row[..., None], 1), v.y.take_along_dim(column[..., None], 1)
             cost = softplus(v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref))
             self.axes.index_copy_(0, self.epoch, (v.watched_weight[..., None] * cost).sum(1)[None])
         better = cllr < self.best_cllr
@@ -220,13 +226,7 @@ class Program:
         self.epoch += 1
 
 
-def _to(value: Any, device: torch.device, there: dict[int, Tensor] | None = None) -> Any:
+def _to(value: T, device: torch.device) -> T:
     """A dataclass of tensors, lists of tensors and shuffles, on a device; a tensor that is shared stays shared."""
-    there = {} if there is None else there
-    if isinstance(value, Tensor):
-        return there.setdefault(id(value), value.to(device))
-    if isinstance(value, list | tuple):
-        return type(value)(_to(v, device, there) for v in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _to(getattr(value, f.name), device, there) for f in fields(value)})
-    return value
+    there: dict[int, Tensor] = {}
+    return map_tensors(value, lambda t: there.setdefault(id(t), t.to(device)))

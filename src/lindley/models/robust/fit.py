@@ -5,7 +5,7 @@ With n sources and C the Cllr of held-out pairs, mean over folds, the scalars θ
     C(θ) − ln π(θ) / (2 n ln 2)
 
 which is the posterior mode if the n same-source pairs and as many different-source ones were independent and the cost of
-Cllr their negative log likelihood. π is the prior of `scalars`. How far the within matrix is shrunk is chosen
+Cllr their negative log likelihood. π is the prior of `folds`. How far the within matrix is shrunk is chosen
 by the same cost, with a prior of the same kind, from a few weights: it matters more than any scalar, and tables differ in what
 they want.
 
@@ -28,14 +28,75 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.blocks import or_stop
-from lindley.models.robust.folds import HeldOut, held_out, ln_parts_held_out, model_of
+from lindley.models.fitting import Fitted, Progress, Sources, Task, silent
+from lindley.models.robust.folds import START, HeldOut, assemble, held_out, ln_parts_held_out, ln_prior, model_of
 from lindley.models.robust.model import Robust
-from lindley.models.robust.quasi_newton import minimise
-from lindley.models.robust.scalars import START, assemble, ln_prior
-from lindley.models.sources import Sources
+from lindley.table.scaling import Scaling
 from lindley.table.splits import Part
+from lindley.table.table import Table
 
-__all__ = ["ALL_STEPS", "FittedRobust", "fit_robust"]
+__all__ = ["FittedRobust", "fit", "fit_robust"]
+
+LONGEST_STEP = 1.0
+"""In the units of the parameters, which are logarithms."""
+ARMIJO, SHRINK, HALVINGS = 1e-4, 0.3, 6
+TOLERANCE = 3e-6
+"""A step that gains less than this is the last."""
+
+
+def minimise(
+    cost: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    steps: int = 40,
+    progress: Callable[[int, float], None] | None = None,
+) -> tuple[Tensor, float]:
+    """The parameters (k,) at a minimum, and their cost, by BFGS with a backtracking line search: the cost is dear.
+
+    The cost has a gradient. ``progress`` is called with the step, of ``steps`` at most, and the cost.
+    """
+
+    def evaluate(at: Tensor) -> tuple[float, Tensor]:
+        at = at.detach().requires_grad_()
+        value = cost(at)
+        (gradient,) = torch.autograd.grad(value, at)
+        return float(value.detach()), gradient
+
+    theta = start.detach().clone()
+    value, slope = evaluate(theta)
+    identity = torch.eye(len(theta), dtype=theta.dtype)
+    inverse = identity * (0.3 / max(float(slope.norm()), 1e-12))
+    for step in range(steps):
+        if progress is not None:
+            progress(step, value)
+        direction = -(inverse @ slope)
+        if float(direction @ slope) >= 0:
+            direction = -slope
+        direction = direction * min(1.0, LONGEST_STEP / max(float(direction.norm()), 1e-30))
+        gain = float(direction @ slope)
+
+        for halving in range(HALVINGS + 1):  # until the cost falls (Armijo)
+            length = SHRINK**halving
+            new = theta + length * direction
+            new_value, new_slope = evaluate(new)
+            if new_value <= value + ARMIJO * length * gain:
+                break
+        else:
+            break
+
+        moved, turned = new - theta, new_slope - slope
+        curvature = float(moved @ turned)
+        if curvature > 1e-14:
+            if step == 0:
+                inverse = identity * (curvature / max(float(turned @ turned), 1e-30))
+            left = identity - torch.outer(moved, turned) / curvature
+            inverse = left @ inverse @ left.T + torch.outer(moved, moved) / curvature
+        gained = value - new_value
+        theta, value, slope = new, new_value, new_slope
+        if gained <= TOLERANCE:
+            break
+    return theta, value
+
 
 STEPS = 40
 SHRINKAGES = (0.1, 0.02, 0.3, 0.6)
@@ -45,6 +106,22 @@ SHRINKAGE_SD = 1.5
 ALL_STEPS = STEPS * len(SHRINKAGES)
 MOST_THREADS = 4
 """Runs that are fitted side by side, at most: operations are short, and Python hands them out one at a time."""
+
+
+def fit(task: Task) -> Fitted:
+    """The robust model of every run.
+
+    Option: ``pretrain``, a `Table` of whatever features, whose scalars are the centre of the prior.
+    """
+    centre = _scalars_of(task.options["pretrain"]) if "pretrain" in task.options else START
+    fitted = fit_robust([[part] for part in task.learn], task.seeds, task.progress, centre, task.threads)
+    return Fitted(fitted.model, again=lambda run: lambda part: fitted.again([[part]], run))
+
+
+def _scalars_of(table: Table) -> Tensor:
+    """The scalars (scalar,) that are fitted on all sources of another table."""
+    values = Scaling.fit(table.values, table.features, table.name)(table.values)
+    return fit_robust([[Part.drawn(values, table.source, table.group)]], [0]).scalars[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +141,7 @@ class FittedRobust:
 def fit_robust(
     sides: Sequence[Sequence[Part]],
     seeds: Sequence[int],
-    progress: Callable[[int, float], None] | None = None,
+    progress: Progress = silent,
     centre: Tensor = START,
     threads: int | None = None,
 ) -> FittedRobust:
@@ -73,7 +150,7 @@ def fit_robust(
     Args:
         sides: the parts that a run may learn from, such as (train, validate) of a split.
         seeds: one per run, for its folds and draws.
-        progress: called with the step, of `ALL_STEPS` at most, and the held-out cost, both in the mean over runs.
+        progress: is told the step, of `ALL_STEPS` at most, and the held-out cost, both in the mean over runs.
         centre: of the prior of the scalars (scalar,); those of another table, where there is one.
         threads: runs that are fitted side by side, as many as torch may use unless given, `MOST_THREADS` at most; they
             change no number.
@@ -92,8 +169,8 @@ def fit_robust(
             if stop.is_set():
                 raise CancelledError
             done[run], costs[run] = step, cost
-            if progress is not None:
-                progress(sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs)))
+            at, cost = sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs))
+            progress(f"step {at} of {ALL_STEPS}, held-out cost {cost:.4f}", at / ALL_STEPS)
 
         found = _fit(runs[run], np.random.default_rng((seeds[run], 6)), centre, report)
         done[run] = ALL_STEPS
@@ -140,15 +217,8 @@ def _fit(
 
 def _cost(folds: HeldOut, centre: Tensor, strength: float, theta: Tensor) -> Tensor:
     """What the scalars minimise."""
-    base = folds.model
-    model = assemble(
-        theta.expand(len(base.centre), -1),
-        stabiliser=base.stabiliser,
-        centre=base.centre,
-        projection=base.projection,
-        var_between=base.population.var,
-        centres=base.population.centres,
-        ln_weights=base.population.ln_weights,
-    )
+    base, kernels, each = folds.model, folds.model.population, theta.expand(len(folds.trace), -1)
+    basis = base.stabiliser, base.centre, base.projection, kernels.var
+    model = assemble(each, *basis, kernels.centres, kernels.ln_weights)
     ln_h1, ln_h2 = ln_parts_held_out(folds, model)
     return folds.cllr(ln_h1 - ln_h2).mean() - strength * ln_prior(theta, centre)

@@ -1,8 +1,11 @@
-"""Pairs that a basis has not seen: folds of sources, and in each the pairs that decide the Cllr.
+"""What the robust model is fitted on: its few scalars, and pairs that a basis has not seen.
 
-A basis flatters the sources it was made from: their replicates look closer than those of other sources will. So sources
-are dealt into folds (sources of one group together); basis and kernels come from the other folds, and the pairs of a fold's
-own instances say how good they are.
+*Scalars.* Each is fitted as a logarithm (a probability as log odds) under a normal prior around its start. The priors are weak:
+they say what is usual of measurements of sources, and matter where a table is small or silent on a number.
+
+*Pairs.* A basis flatters the sources it was made from: their replicates look closer than those of other sources will. So
+sources are dealt into folds (sources of one group together); basis and kernels come from the other folds, and the pairs of a
+fold's own instances say how good they are.
 
 Of the many different-source pairs most are hopelessly different and cost nothing. Of each fold, pairs are drawn with a
 probability that grows with their cost under the start values, and weighted with its inverse: sums over them are unbiased.
@@ -23,18 +26,91 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lindley.errors import LindleyError
-from lindley.models.robust.eigenbasis import fit_eigenbasis
-from lindley.models.robust.kernel_sum import ln_population
+from lindley.llrs import Floats
+from lindley.models.fitting import Sources
+from lindley.models.robust.eigenbasis import Stabiliser, fit_eigenbasis, fit_stabiliser
 from lindley.models.robust.model import Robust
-from lindley.models.robust.scalars import START, assemble
-from lindley.models.robust.spikes import Differences
-from lindley.models.robust.stabilise import Stabiliser, fit_stabiliser
-from lindley.models.robust.tails import LN_SCATTER
-from lindley.models.sources import Sources
+from lindley.models.robust.population import Population, ln_population
+from lindley.models.robust.tails import LN_SCATTER, Differences, Tails
+from lindley.models.two_level import take_runs
 
-__all__ = ["FOLDS", "MOST_KERNELS", "HeldOut", "deal", "held_out", "ln_parts_held_out", "model_of"]
+__all__ = ["FOLDS", "START", "HeldOut", "assemble", "held_out", "ln_parts_held_out", "ln_prior", "model_of"]
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Scalar:
+    """One number: its start value, and the standard deviation of its prior in the logarithm."""
+
+    name: str
+    start: float
+    sd: float
+    is_probability: bool = False
+
+
+SCALARS = (
+    Scalar("within", 1.0, 0.5),  # variance within sources, in units of the basis's own
+    Scalar("width", 0.35, 0.5),  # h
+    Scalar("narrow_width", 0.08, 1.0),  # h_n
+    Scalar("narrow_weight", 0.1, 1.0, True),  # η
+    Scalar("background", 0.1, 1.0, True),  # π
+    Scalar("nu", 10.0, 1.0),  # ν
+    Scalar("scatter_shape", 6.0, 1.0),  # α
+    Scalar("contamination", 0.003, 1.0, True),  # ε
+    Scalar("spike", 0.01, 1.5, True),  # σ
+    Scalar("second_spike", 0.1, 1.0, True),  # κ
+    Scalar("relatedness", 0.001, 1.5, True),  # ρ
+    Scalar("variants", 0.1, 1.0, True),  # ψ
+    Scalar("batch_var", 0.01, 1.5),  # γ
+)
+START = torch.tensor(
+    [math.log(s.start) - (math.log1p(-s.start) if s.is_probability else 0.0) for s in SCALARS], dtype=torch.float64
+)
+"""The fitted form of the start values (scalar,)."""
+SD = torch.tensor([s.sd for s in SCALARS], dtype=torch.float64)
+
+
+def ln_prior(theta: Tensor, centre: Tensor = START) -> Tensor:
+    """ln of the prior of ``theta`` (…, scalar) around a centre (scalar,), up to a constant."""
+    return -0.5 * (((theta - centre) / SD) ** 2).sum(-1)
+
+
+def values_of(theta: Tensor) -> dict[str, Tensor]:
+    """The numbers themselves by name, (run, 1, 1) each, from their fitted form (run, scalar)."""
+    return {
+        s.name: (torch.sigmoid(theta[:, i]) if s.is_probability else theta[:, i].exp())[:, None, None]
+        for i, s in enumerate(SCALARS)
+    }
+
+
+def assemble(
+    theta: Tensor,
+    stabiliser: Stabiliser,
+    centre: Tensor,
+    projection: Tensor,
+    var_between: Tensor,
+    centres: Tensor,
+    ln_weights: Tensor,
+) -> Robust:
+    """A model from scalars, a basis and kernels."""
+    value = values_of(theta)
+    # W⁻¹ = A Aᵀ: the squared length of a feature's row of A is the inverse of its variance given all others.
+    directions = projection / projection.norm(dim=-1, keepdim=True)
+    return Robust(
+        stabiliser=stabiliser,
+        centre=centre,
+        projection=projection,
+        var_within=value["within"].expand(-1, -1, var_between.shape[-1]),
+        directions=directions,
+        population=Population(
+            centres=centres,
+            ln_weights=ln_weights,
+            var=var_between,
+            **{name: value[name] for name in ("width", "narrow_width", "narrow_weight", "background")},
+        ),
+        tails=Tails(**{f.name: value[f.name] for f in fields(Tails)}),
+    )
+
+
 Index = NDArray[np.intp]
 
 FOLDS = 5
@@ -124,10 +200,7 @@ def held_out(sources: Sources, rng: np.random.Generator, shrinkages: Sequence[fl
             "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
         )
     models = [model_of(others, START.expand(len(own), -1), [shrinkage] * len(own)) for shrinkage in shrinkages]
-    drawn = []
-    for i, inside in enumerate(own):
-        one = models[0].map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
-        drawn.append(_draw(one, inside, len(sources), rng))
+    drawn = [_draw(take_runs(models[0], [i]), inside, len(sources), rng) for i, inside in enumerate(own)]
     return [_stack(model, own, drawn) for model in models]
 
 
@@ -188,9 +261,9 @@ def _stack(model: Robust, own: Sequence[Sources], drawn: Sequence[tuple[Index, F
     pairs = torch.zeros((len(drawn), n_pairs, 3), dtype=torch.int64)
     weight = torch.zeros((len(drawn), n_pairs), dtype=torch.float64)
     for i, (sources, (p, w)) in enumerate(zip(own, drawn, strict=True)):
-        one = model.map(lambda t, i=i: t[i : i + 1])  # type: ignore[misc]
+        values = torch.from_numpy(sources.values)[None]
         with torch.inference_mode():
-            instances[i, : len(sources.values)] = one.project(torch.from_numpy(sources.values)[None])[0]
+            instances[i, : values.shape[1]] = take_runs(model, [i]).project(values)[0]
         pairs[i, : len(p)] = torch.from_numpy(p)
         weight[i, : len(p)] = torch.from_numpy(w)
     return HeldOut(model, instances, pairs[..., 0], pairs[..., 1], pairs[..., 2].bool(), weight)
@@ -206,23 +279,16 @@ def ln_parts_held_out(folds: HeldOut, model: Robust) -> tuple[Tensor, Tensor]:
 
     Densities on the axes; gradients reach the scalars alone.
     """
-    x, y = _gather(folds.instances, folds.trace), _gather(folds.instances, folds.ref)
+    x, y = (folds.instances.take_along_dim(which[..., None], 1) for which in (folds.trace, folds.ref))
     ln_f = model.tails.ln_seen(
         [ln_population(model.population, folds.instances, math.exp(u) * model.var_within) for u in LN_SCATTER]
     )
-    ln_p = model.tails.ln_single(folds.instances, model.directions, ln_f, model.var_within, model.population.var, 1)
+    ln_p = model.ln_single(folds.instances, ln_f, 1)
     ln_fz = [ln_population(model.population, (x + y) / 2, math.exp(u) * model.var_within / 2) for u in LN_SCATTER]
-    return model.tails.ln_pair(
+    return model.ln_pair(
         Differences.of_given(x, y, model.directions, model.var_within),
-        model.directions,
-        model.var_within,
-        model.population.var,
         1,
         1,
         (ln_fz, ln_f.gather(1, folds.trace), ln_f.gather(1, folds.ref)),
         (ln_p.gather(1, folds.trace), ln_p.gather(1, folds.ref)),
     )
-
-
-def _gather(instances: Tensor, index: Tensor) -> Tensor:
-    return instances.gather(1, index[..., None].expand(-1, -1, instances.shape[-1]))

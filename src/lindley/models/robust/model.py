@@ -2,7 +2,7 @@ r"""The robust two-level model: feature-based LRs that need no calibration after
 
 In the generalised eigenbasis of within and between covariances (`eigenbasis`) a trace is the mean x of M
 instances and a ref the mean y of N. With f the law of source means (`population`), δ = x − y,
-z = (M x + N y)/(M + N), g and c the laws of δ of `tails`, s that of `spikes`, and w the variance
+z = (M x + N y)/(M + N), g, c and s the laws of δ of `tails`, and w the variance
 within of one instance,
 
     p(x, y | H1) = (1 − ε_M − ε_N − ½ε − σ_M − σ_N) Σ_q ω_q g_q(δ) f_q(z) + ½ε c_both(δ) f_5(z)
@@ -13,7 +13,7 @@ within of one instance,
            + σ_M Σ_f Σ_k N(x; 0, 4 λ + w/M + 2 k (w/M²) u_f u_fᵀ) / 2p
 
 with ε_M = 1 − (1 − ε/4)^M and σ_M = 1 − (1 − σ/2)^M. The last term of p(x) is the narrowest part of f's background, 4 λ, moved
-by a spike in one of the p features (u_f and k as in `spikes`). An instance is contaminated with the probability
+by a spike in one of the p features (u_f and k as in `tails`). An instance is contaminated with the probability
 ε/4, all of a pair's with ½ε, and an instance has a spike with σ/2. f_q is the law of sources seen with the normal error of its
 argument, for a source that scatters with τ_q (f_5 with the largest of five), and f = Σ_q ω_q f_q.
 
@@ -37,21 +37,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lindley.models.axis_laws import Scatter
+from lindley.models.between import Scatter
 from lindley.models.blocks import at_a_time, pieces, side_by_side
+from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.population import BACKGROUND, Population
-from lindley.models.robust.spikes import Differences, ln_spiked, ln_spikes
-from lindley.models.robust.stabilise import Stabiliser
 from lindley.models.robust.tails import (
     BATCH_SCALES,
     CONTAMINATION_SCALES,
     LN_SCATTER,
+    Differences,
+    Tails,
     ln_scatter_weights,
+    ln_spiked,
+    ln_spikes,
     ln_student,
+    ln_sum,
 )
-from lindley.models.two_level import map_tensors
+from lindley.models.two_level import map_tensors, take_runs
 
-__all__ = ["Robust", "Tails"]
+__all__ = ["Robust"]
 
 BLOCK = 1 << 18
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
@@ -61,114 +65,6 @@ Result = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Of ln p(x, y | H1), ln p(x, y | H2) and ln p(y)."""
 MOST = 0.9
 """Share of sets of instances that are contaminated, at most, by however many instances there are."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tails:
-    """The laws of a difference: scalars, one per run, shared by all axes, as tensors (run, 1, 1)."""
-
-    nu: Tensor  # ν, degrees of freedom on each axis
-    scatter_shape: Tensor  # α, of the inverse gamma law of a source's scatter
-    contamination: Tensor  # ε
-    spike: Tensor  # σ, probability that a feature of a pair of instances is off
-    second_spike: Tensor  # κ, probability that a second one is off too
-    relatedness: Tensor  # ρ, probability that two different sources are of one batch
-    variants: Tensor  # ψ, probability that two sources of one batch differ in a feature or two
-    batch_var: Tensor  # γ, variance within a batch in units of the variance between sources
-
-    def ln_pair(
-        self,
-        differences: Differences,
-        directions: Tensor,
-        var_within: Tensor,
-        var_between: Tensor,
-        n_trace: int,
-        n_ref: int,
-        ln_f: tuple[Sequence[Tensor], Tensor, Tensor],
-        ln_p: tuple[Tensor, Tensor],
-    ) -> tuple[Tensor, Tensor]:
-        """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement.
-
-        Args:
-            differences: δ of the pairs.
-            directions: u_f (run, feature, axis).
-            var_within: of one instance (run, 1, axis).
-            var_between: λ (run, 1, axis).
-            n_trace: M.
-            n_ref: N.
-            ln_f: ln f_q(z) for every scatter, and ln f(x) and ln f(y), each broadcasting to (run, …).
-            ln_p: ln p(x) and ln p(y), each broadcasting to (run, …).
-        """
-        at_means, at_trace, at_ref = ln_f
-        together = 1 / n_trace + 1 / n_ref
-        v = var_within * together
-        alone = n_trace == n_ref == 1
-        scales = [v * math.exp(u) for u in LN_SCATTER] + [v * s for s in CONTAMINATION_SCALES]
-        if not alone:
-            scales += [v + 2 * (s - 1) * var_within / n_trace**2 for s in CONTAMINATION_SCALES]
-            scales += [v + 2 * (s - 1) * var_within / n_ref**2 for s in CONTAMINATION_SCALES]
-        scales += [v + 2 * s * self.batch_var * var_between for s in BATCH_SCALES]
-        terms = ln_student(differences.squares(), torch.cat(scales, 1), self.nu)
-
-        shape = (-1, *(1,) * (terms[0].dim() - 1))
-        n, k = len(LN_SCATTER), len(CONTAMINATION_SCALES)
-        ln_scatter = ln_scatter_weights(self.scatter_shape)
-        clean = _ln_sum([ln_scatter[:, q].reshape(shape) + terms[q] + at_means[q] for q in range(n)])
-        at_mean = self.ln_seen(at_means)
-        both = _ln_sum(terms[n : n + k])
-        trace = ref = both
-        if not alone:
-            trace, ref = _ln_sum(terms[n + k : n + 2 * k]), _ln_sum(terms[n + 2 * k : n + 3 * k])
-        eps, rho, tau = (t.reshape(shape) for t in (self.contamination, self.relatedness, self.variants))
-        (eps_trace, spike_trace), (eps_ref, spike_ref) = (
-            (e.reshape(shape), s.reshape(shape)) for e, s in (self._off(n_trace), self._off(n_ref))
-        )
-        off = eps_trace + eps_ref + eps / 2 + spike_trace + spike_ref
-        ln_h1 = _ln_sum(
-            [
-                torch.log1p(-off.clamp_max(MOST)) + clean,
-                at_means[-1] + (eps / 2 / k).log() + both,
-                at_ref + (eps_trace / k).log() + trace,
-                at_trace + (eps_ref / k).log() + ref,
-            ]
-        )
-        ln_apart = torch.log1p(-rho) + ln_p[0] + ln_p[1]
-
-        def spikes(strength: float) -> Tensor:
-            return ln_spikes(differences, together, directions, strength, self.scatter_shape, self.second_spike)
-
-        spiked = spiked_trace = spiked_ref = spikes(2 / together)
-        if not alone:
-            spiked_trace, spiked_ref = (spikes(2 / (number**2 * together)) for number in (n_trace, n_ref))
-        ln_h1 = _ln_sum([ln_h1, at_ref + spike_trace.log() + spiked_trace, at_trace + spike_ref.log() + spiked_ref])
-        batch = _ln_sum(terms[-len(BATCH_SCALES) :])
-        alike = torch.logaddexp(ln_h1, at_mean + batch) - math.log(1 + len(BATCH_SCALES))
-        variant = torch.logaddexp(at_trace, at_ref) + spiked
-        mates = torch.logaddexp(torch.log1p(-tau) + alike, (tau / 2).log() + variant)
-        return ln_h1, torch.logaddexp(ln_apart, rho.log() + mates)
-
-    def ln_seen(self, ln_f: Sequence[Tensor]) -> Tensor:
-        """ln f(x) from ln f_q(x) for every scatter, (run, …) each."""
-        shape = (-1, *(1,) * (ln_f[0].dim() - 1))
-        ln_scatter = ln_scatter_weights(self.scatter_shape)
-        return _ln_sum([ln_scatter[:, q].reshape(shape) + ln_f[q] for q in range(len(LN_SCATTER))])
-
-    def _off(self, number: int) -> tuple[Tensor, Tensor]:
-        """ε_M and σ_M, (run, 1, 1) each: that one of M instances is contaminated, and that one has a spike."""
-        return 1 - (1 - self.contamination / 4) ** number, 1 - (1 - self.spike / 2) ** number
-
-    def ln_single(
-        self, points: Tensor, directions: Tensor, ln_f: Tensor, var_within: Tensor, var_between: Tensor, number: int
-    ) -> Tensor:
-        """ln p(x) of means of ``number`` instances (run, points, axis), from ln f(x) (run, points)."""
-        scales = torch.cat([var_between + 2 * s * var_within / number for s in CONTAMINATION_SCALES], 1)
-        far = _ln_sum(ln_student((points**2).unbind(-1), scales, self.nu))
-        broad = BACKGROUND[0][1] * var_between + var_within / number
-        spiked = ln_spiked(points, broad, directions * var_within.sqrt(), 2 / number**2)
-        eps, spike = (t[..., 0] for t in self._off(number))
-        eps = (eps + self.contamination[..., 0] / 2).clamp_max(MOST)
-        clean = torch.log1p(-(eps + spike).clamp_max(MOST))
-        return _ln_sum([clean + ln_f, (eps / len(CONTAMINATION_SCALES)).log() + far, spike.log() + spiked])
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +130,7 @@ class Robust:
         return similarity + jacobian, typicality + jacobian
 
     def ln_parts_on_axes(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> tuple[Tensor, Tensor]:
-        """The same as densities on the axes."""
+        """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
         both = self._all_pairs(
             trace, ref, n_trace, n_ref, lambda h1, h2, at_ref: torch.stack([h1 - at_ref, h2 - at_ref], -1)
         )
@@ -243,7 +139,7 @@ class Robust:
     def _all_pairs(self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, result: Result) -> Tensor:
         runs = []
         for run in range(len(self.centre)):
-            one = self.map(lambda t, run=run: t[run : run + 1])  # type: ignore[misc]
+            one = take_runs(self, [run])
             x, y = one.project(trace[run : run + 1]), one.project(ref[run : run + 1])
             runs.append(_AllPairs(one, x, y, n_trace, n_ref)(result))
         return torch.cat(runs)
@@ -253,9 +149,9 @@ class Robust:
         ln_f = self.tails.ln_seen(
             [self.population.ln_density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER]
         )
-        return ln_f, self.tails.ln_single(points, self.directions, ln_f, self.var_within, self.population.var, number)
+        return ln_f, self.ln_single(points, ln_f, number)
 
-    def _ln_pair(
+    def ln_pair(
         self,
         differences: Differences,
         n_trace: int,
@@ -263,9 +159,71 @@ class Robust:
         ln_f: tuple[Sequence[Tensor], Tensor, Tensor],
         ln_p: tuple[Tensor, Tensor],
     ) -> tuple[Tensor, Tensor]:
-        return self.tails.ln_pair(
-            differences, self.directions, self.var_within, self.population.var, n_trace, n_ref, ln_f, ln_p
+        """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement, of M = ``n_trace`` and N = ``n_ref`` instances.
+
+        ``ln_f`` has ln f_q(z) for every scatter, ln f(x) and ln f(y), and ``ln_p`` has ln p(x) and ln p(y): each broadcasts to
+        (run, …).
+        """
+        at_means, at_trace, at_ref = ln_f
+        tails, var_within = self.tails, self.var_within
+        together = 1 / n_trace + 1 / n_ref
+        v = var_within * together
+        alone = n_trace == n_ref == 1
+        scales = [v * math.exp(u) for u in LN_SCATTER] + [v * s for s in CONTAMINATION_SCALES]
+        if not alone:
+            scales += [v + 2 * (s - 1) * var_within / n_trace**2 for s in CONTAMINATION_SCALES]
+            scales += [v + 2 * (s - 1) * var_within / n_ref**2 for s in CONTAMINATION_SCALES]
+        scales += [v + 2 * s * tails.batch_var * self.population.var for s in BATCH_SCALES]
+        terms = ln_student(differences.squares(), torch.cat(scales, 1), tails.nu)
+
+        shape = (-1, *(1,) * (terms[0].dim() - 1))
+        n, k = len(LN_SCATTER), len(CONTAMINATION_SCALES)
+        ln_scatter = ln_scatter_weights(tails.scatter_shape)
+        clean = ln_sum([ln_scatter[:, q].reshape(shape) + terms[q] + at_means[q] for q in range(n)])
+        at_mean = tails.ln_seen(at_means)
+        both = ln_sum(terms[n : n + k])
+        trace = ref = both
+        if not alone:
+            trace, ref = ln_sum(terms[n + k : n + 2 * k]), ln_sum(terms[n + 2 * k : n + 3 * k])
+        eps, rho, psi = (t.reshape(shape) for t in (tails.contamination, tails.relatedness, tails.variants))
+        (eps_trace, spike_trace), (eps_ref, spike_ref) = (
+            (e.reshape(shape), s.reshape(shape)) for e, s in (tails.off(n_trace), tails.off(n_ref))
         )
+        off = eps_trace + eps_ref + eps / 2 + spike_trace + spike_ref
+        ln_h1 = ln_sum(
+            [
+                torch.log1p(-off.clamp_max(MOST)) + clean,
+                at_means[-1] + (eps / 2 / k).log() + both,
+                at_ref + (eps_trace / k).log() + trace,
+                at_trace + (eps_ref / k).log() + ref,
+            ]
+        )
+        ln_apart = torch.log1p(-rho) + ln_p[0] + ln_p[1]
+
+        def spikes(strength: float) -> Tensor:
+            return ln_spikes(differences, together, self.directions, strength, tails.scatter_shape, tails.second_spike)
+
+        spiked = spiked_trace = spiked_ref = spikes(2 / together)
+        if not alone:
+            spiked_trace, spiked_ref = (spikes(2 / (number**2 * together)) for number in (n_trace, n_ref))
+        ln_h1 = ln_sum([ln_h1, at_ref + spike_trace.log() + spiked_trace, at_trace + spike_ref.log() + spiked_ref])
+        batch = ln_sum(terms[-len(BATCH_SCALES) :])
+        alike = torch.logaddexp(ln_h1, at_mean + batch) - math.log(1 + len(BATCH_SCALES))
+        variant = torch.logaddexp(at_trace, at_ref) + spiked
+        mates = torch.logaddexp(torch.log1p(-psi) + alike, (psi / 2).log() + variant)
+        return ln_h1, torch.logaddexp(ln_apart, rho.log() + mates)
+
+    def ln_single(self, points: Tensor, ln_f: Tensor, number: int) -> Tensor:
+        """ln p(x) of means of ``number`` instances (run, points, axis), from ln f(x) (run, points)."""
+        tails, var_within, var_between = self.tails, self.var_within, self.population.var
+        scales = torch.cat([var_between + 2 * s * var_within / number for s in CONTAMINATION_SCALES], 1)
+        far = ln_sum(ln_student((points**2).unbind(-1), scales, tails.nu))
+        broad = BACKGROUND[0][1] * var_between + var_within / number
+        spiked = ln_spiked(points, broad, self.directions * var_within.sqrt(), 2 / number**2)
+        eps, spike = (t[..., 0] for t in tails.off(number))
+        eps = (eps + tails.contamination[..., 0] / 2).clamp_max(MOST)
+        clean = torch.log1p(-(eps + spike).clamp_max(MOST))
+        return ln_sum([clean + ln_f, (eps / len(CONTAMINATION_SCALES)).log() + far, spike.log() + spiked])
 
     def ln_lr_given(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -276,7 +234,7 @@ class Robust:
         (ln_fx, ln_px), (ln_fy, ln_py) = self._at(x, n_trace), self._at(y, n_ref)
         ln_fz = [self.population.ln_density(z, math.exp(u) * self.var_within / (n_trace + n_ref)) for u in LN_SCATTER]
         differences = Differences.of_given(x, y, self.directions, self.var_within)
-        h1, h2 = self._ln_pair(differences, n_trace, n_ref, (ln_fz, ln_fx, ln_fy), (ln_px, ln_py))
+        h1, h2 = self.ln_pair(differences, n_trace, n_ref, (ln_fz, ln_fx, ln_fy), (ln_px, ln_py))
         return h1 - h2
 
     def ln_lr_pairs(
@@ -293,16 +251,9 @@ class Robust:
     def _leading(self) -> Iterator[Robust]:
         """The models of the first axis, of the first two, and so on."""
         for k in range(1, self.projection.shape[-1] + 1):
-            population = replace(
-                self.population, centres=self.population.centres[..., :k], var=self.population.var[..., :k]
-            )
-            yield replace(
-                self,
-                projection=self.projection[..., :k],
-                var_within=self.var_within[..., :k],
-                directions=self.directions[..., :k],
-                population=population,
-            )
+            own = {name: getattr(self, name)[..., :k] for name in ("projection", "var_within", "directions")}
+            centres, var = self.population.centres[..., :k], self.population.var[..., :k]
+            yield replace(self, **own, population=replace(self.population, centres=centres, var=var))
 
 
 class _AllPairs:
@@ -320,14 +271,8 @@ class _AllPairs:
 
     def __call__(self, result: Result) -> Tensor:
         """(1, traces, refs, …)."""
-        columns = pieces(self.y.shape[1], self.outer_edge)
-        return torch.cat(
-            [
-                torch.cat([self._outer(i, j, result) for j in columns], 2)
-                for i in pieces(self.x.shape[1], self.outer_edge)
-            ],
-            1,
-        )
+        rows, columns = (pieces(side.shape[1], self.outer_edge) for side in (self.x, self.y))
+        return torch.cat([torch.cat([self._outer(i, j, result) for j in columns], 2) for i in rows], 1)
 
     def _outer(self, rows: slice, columns: slice, result: Result) -> Tensor:
         ln_fz = self._at_means(self.x[:, rows], self.y[:, columns])
@@ -339,7 +284,7 @@ class _AllPairs:
             i, j = tile
             ln_f = [t[:, i, j] for t in ln_fz], ln_fx[:, i], ln_fy[:, :, j]
             ln_p = ln_px[:, i], ln_py[:, :, j]
-            h1, h2 = self.model._ln_pair(differences.block(i, j), self.n_trace, self.n_ref, ln_f, ln_p)
+            h1, h2 = self.model.ln_pair(differences.block(i, j), self.n_trace, self.n_ref, ln_f, ln_p)
             return result(h1, h2, ln_p[1])
 
         across = pieces(ln_fy.shape[2], self.edge)
@@ -357,11 +302,3 @@ class _AllPairs:
             return of.population.ln_density_between(x, y, self.n_trace / number, error)
 
         return side_by_side(at, LN_SCATTER, x)
-
-
-def _ln_sum(terms: list[Tensor]) -> Tensor:
-    """ln Σ exp."""
-    total = terms[0]
-    for term in terms[1:]:
-        total = torch.logaddexp(total, term)
-    return total

@@ -5,12 +5,19 @@
 The wide kernels (h) describe the population, the narrow ones (h_n) its production batches: sources that nearly repeat one
 another. The background (m = 4, 20 and 100 with a = 0.9, 0.09 and 0.01) has room for sources far from all others: a rare source
 must not be taken for a spoilt measurement of a common one. Seen with a normal error of variance v, every variance grows by v.
+
+For the fit of scalars only the variance V of the kernels changes. With p_k the posterior of kernel k at a point x,
+
+    ∂/∂V ln Σ_k w_k N(x; μ_k, V) = ½ (Σ_k p_k (x − μ_k)²/V − 1)/V,
+
+so a matrix product with (μ, μ²) beside the sum gives the gradient, and no (point, kernel) matrix has to be kept.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,12 +25,14 @@ from torch import Tensor
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
 from lindley.models.blocks import at_a_time
 
-__all__ = ["BACKGROUND", "Population", "ln_background", "ln_mixture"]
+__all__ = ["BACKGROUND", "Population", "ln_kernel_sum", "ln_population"]
 
 BACKGROUND = ((0.9, 4.0), (0.09, 20.0), (0.01, 100.0))
 """a and m: weights and variances of the background, in units of the variance between sources."""
 NEGLIGIBLE = 35.0
 """Kernels below e^−35 of the background are left out where they cost time."""
+LEAST_EXPONENT = -80.0
+"""Terms below e^−80 of the largest count as that much: single precision has no room for less."""
 TERMS = 1 << 22
 """Kernel terms held at a time when points are looked up: 32 MiB."""
 
@@ -52,31 +61,28 @@ class Population:
             exponent = (points / total) @ self.centres.mT
             exponent = exponent + (self.ln_weights - 0.5 * (self.centres**2 / total).sum(-1))[..., None, :]
             kernels.append(torch.logsumexp(exponent, -1) - 0.5 * (points**2 / total + total.log() + LN_2PI).sum(-1))
-        return self.mix(kernels[0], kernels[1], ln_background(points, self.var, error))
+        broad = ln_background(points, self.var, error)
+        return ln_mixture(self.background, self.narrow_weight, kernels[0], kernels[1], broad)
 
     def ln_density_between(self, x: Tensor, y: Tensor, share: float, error: Tensor) -> Tensor:
         """ln f at ``share`` · x + (1 − share) · y of all pairs, (run, traces, refs), by matrix products."""
         x, y = share * x, (1 - share) * y
-        broads = []
-        for weight, scale in BACKGROUND:
-            total = scale * self.var + error
-            rows = math.log(weight) - 0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
-            broads.append(coupled(-x / total, y, rows, -0.5 * (y**2 / total).sum(-1)))
+
+        def ln_normal(total: Tensor, ln_weight: float = 0.0) -> Tensor:
+            rows = ln_weight - 0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
+            return coupled(-x / total, y, rows, -0.5 * (y**2 / total).sum(-1))
+
+        broads = [ln_normal(scale * self.var + error, math.log(weight)) for weight, scale in BACKGROUND]
         broad = torch.logaddexp(torch.logaddexp(broads[0], broads[1]), broads[2])
         least = (broad + self.background.log()).detach() - NEGLIGIBLE
         kernels = []
         for width in (self.width, self.narrow_width):
             total = width**2 * self.var + error
-            rows = -0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
-            pair = coupled(-x / total, y, rows, -0.5 * (y**2 / total).sum(-1))
+            pair = ln_normal(total)
             own = 0.5 * (self.ln_weights - 0.5 * (self.centres**2 / total).sum(-1))[..., None, :]
             a, c = (x / total) @ self.centres.mT + own, (y / total) @ self.centres.mT + own
             kernels.append(pair + ln_sum_of_products(a, c, least - pair.detach()))
-        return self.mix(kernels[0], kernels[1], broad)
-
-    def mix(self, wide: Tensor, narrow: Tensor, broad: Tensor) -> Tensor:
-        """ln f from the logarithms of its three parts, each (run, …)."""
-        return ln_mixture(self.background, self.narrow_weight, wide, narrow, broad)
+        return ln_mixture(self.background, self.narrow_weight, kernels[0], kernels[1], broad)
 
 
 def ln_background(points: Tensor, var: Tensor, error: Tensor) -> Tensor:
@@ -94,3 +100,45 @@ def ln_mixture(background: Tensor, narrow_weight: Tensor, wide: Tensor, narrow: 
     pi, eta = background.reshape(shape), narrow_weight.reshape(shape)
     kernels = torch.logaddexp(torch.log1p(-eta) + wide, eta.log() + narrow)
     return torch.logaddexp(torch.log1p(-pi) + kernels, pi.log() + broad)
+
+
+class _LnKernelSum(torch.autograd.Function):
+    """Exponents in double precision, their exponentials in single: a relative error of some 1e-7 at twice the speed."""
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, var: Tensor, centres: Tensor, ln_weights: Tensor) -> Tensor:
+        n_axes = points.shape[-1]
+        value, slope = points.new_empty(points.shape[:2]), torch.empty_like(points)
+        for i in range(len(points)):
+            x, mu = points[i] * var[i].rsqrt(), centres[i] * var[i].rsqrt()
+            exponent = torch.addmm(ln_weights[i] - 0.5 * (mu**2).sum(-1), x, mu.T)
+            top = exponent.amax(1, keepdim=True)
+            terms = exponent.sub_(top).float().clamp_min_(LEAST_EXPONENT).exp_()
+            moments = terms @ torch.cat([torch.ones_like(mu[:, :1]), mu, mu**2], 1).float()
+            total = moments[:, :1].double()
+            first, second = moments[:, 1 : n_axes + 1] / total, moments[:, n_axes + 1 :] / total
+            value[i] = (top + total.log())[:, 0] - 0.5 * ((x**2).sum(-1) + (var[i].log() + LN_2PI).sum())
+            slope[i] = 0.5 * (second - 2 * x * first + x**2 - 1) / var[i]
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return None, (grads[0][..., None] * slope).sum(1, keepdim=True), None, None
+
+
+def ln_kernel_sum(points: Tensor, var: Tensor, centres: Tensor, ln_weights: Tensor) -> Tensor:
+    """ln Σ_k w_k N(points; μ_k, var), (run, points), with a gradient in ``var`` (run, 1, axis) alone."""
+    result: Tensor = _LnKernelSum.apply(points, var, centres, ln_weights)  # type: ignore[no-untyped-call]
+    return result
+
+
+def ln_population(population: Population, points: Tensor, error: Tensor) -> Tensor:
+    """`Population.ln_density`, with gradients in its scalars and in ``error`` alone."""
+    wide, narrow = (
+        ln_kernel_sum(points, width**2 * population.var + error, population.centres, population.ln_weights)
+        for width in (population.width, population.narrow_width)
+    )
+    broad = ln_background(points, population.var, error)
+    return ln_mixture(population.background, population.narrow_weight, wide, narrow, broad)

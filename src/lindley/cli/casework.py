@@ -1,0 +1,310 @@
+"""The commands of casework: ``train`` makes a system, ``case`` evaluates cases with it, ``evaluate`` validates it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from lindley.cli.console import print_table, show_progress, warn
+from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, reads_table
+from lindley.errors import LindleyError
+
+if TYPE_CHECKING:
+    from lindley.casework.case import Batch, Case, Evidence
+    from lindley.casework.validation import Validation
+
+__all__ = ["case", "evaluate", "train"]
+
+REPORT = "What the report says"
+SYSTEM_ENDING = ".safetensors"
+REPORT_ENDINGS = (".html", ".htm", ".json", ".csv")
+
+
+@reads_table()
+def train(
+    table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
+    out: Annotated[Path, typer.Option(help=f"The system file to write: NAME{SYSTEM_ENDING}.")],
+    reading: dict[str, Any],
+    model: Annotated[
+        str, typer.Option(help=f"{MODELS}, or a neural {NEURAL}; {CALIBRATIONS} behind that calibrate it afterwards.")
+    ] = "robust",
+    replicates: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Bootstrap replicates, which give the interval. Default: 10; 100 of tlm and tlm-kde, 20 of ht-plda and of a "
+            "neural model.",
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a neural model. Default: 2000.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of folds, bootstrap and training.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace the system file if it is there.")] = False,
+) -> None:
+    """Train a system on a table, and write it to one file, with its validation and its provenance.
+
+    The file holds numbers and names, and no code. 'lindley case' evaluates cases with it.
+    """
+    _require_place(out, (SYSTEM_ENDING,), (Path(table),))
+    if out.exists() and not force:
+        raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
+    from lindley.experiment.config import DataConfig
+    from lindley.system.names import ModelName
+
+    kind = ModelName.parse(model).kind
+    data = load_table(DataConfig(data=table, **reading))
+
+    from lindley.pages.case_words import describe_training
+    from lindley.system.train import train as train_system  # brings torch
+
+    options = {"epochs": epochs} if epochs is not None and "epochs" in kind.options.model_fields else None
+    with show_progress() as progress:
+        system = train_system(data, model, options=options, replicates=replicates, seed=seed, progress=progress.step)
+    configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
+    replace(system, about={**system.about, "configuration": configuration}).save(out)
+    typer.echo(describe_training(system))
+    typer.echo(f"\nSystem: {out}")
+
+
+def case(
+    system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
+    trace: Annotated[Path, typer.Option(help="The measurements of the trace: a table; or a folder of tables.")],
+    ref: Annotated[Path, typer.Option(help="The measurements of the reference: a table; or a folder of tables.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.csv or .json)."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    source_column: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that tells items apart. Default: 'source', where there is one; else a file is one item."
+        ),
+    ] = None,
+    sheet: Annotated[str | None, typer.Option(help="The sheet of .xlsx files. Default: the first.")] = None,
+    scale: Annotated[
+        str, typer.Option(help="Verbal scale: nfi, enfsi, or a YAML file.", rich_help_panel=REPORT)
+    ] = "nfi",
+    language: Annotated[
+        Literal["en", "nl"], typer.Option(help="Of the sentences for the court.", rich_help_panel=REPORT)
+    ] = "en",
+    case_id: Annotated[
+        str | None, typer.Option("--case", metavar="ID", help="The number of the case.", rich_help_panel=REPORT)
+    ] = None,
+    examiner: Annotated[str | None, typer.Option(help="Who examined it.", rich_help_panel=REPORT)] = None,
+    trace_label: Annotated[str | None, typer.Option(help="What the trace is called.", rich_help_panel=REPORT)] = None,
+    ref_label: Annotated[str | None, typer.Option(help="What the reference is called.", rich_help_panel=REPORT)] = None,
+) -> None:
+    """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
+
+    Tables with several traces or references give the matrix of all LRs. Exit status: 0, or 2 with the reason if there is no
+    LR to give; then nothing is printed on standard output, and nothing is written.
+    """
+    if out is not None:
+        _require_place(out, REPORT_ENDINGS, (system, trace, ref))
+    from lindley.casework.laboratory import load_scale
+
+    words = load_scale(scale)
+
+    from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
+    from lindley.system.system import load
+
+    loaded = load(system)
+    evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet)
+    traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
+    command = _command(
+        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, scale=None if scale == "nfi" else scale,
+        language=None if language == "en" else language, case=case_id, examiner=examiner,
+        trace_label=trace_label, ref_label=ref_label, out=out,
+    )  # fmt: skip
+    if len(traces.labels) == len(refs.labels) == 1:
+        notes = Notes(case_id, examiner, trace_label, ref_label, command)
+        _show_case(evaluate_case(loaded, traces, refs, words, language, notes), out, as_json)
+        return
+    if out is not None and out.suffix.lower() in (".html", ".htm"):
+        raise LindleyError(
+            f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
+            "--out matrix.csv or matrix.json for the matrix of LRs."
+        )
+    _show_batch(evaluate_batch(loaded, traces, refs, command, language), out, as_json)
+
+
+def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import describe_case
+
+    if out is not None and out.suffix.lower() == ".csv":
+        raise LindleyError("--out of one case is .html or .json; .csv is for the matrix of several.")
+    if out is not None:
+        evaluated.write(out)
+    content = json.dumps(evaluated.to_json(), indent=1, ensure_ascii=False, allow_nan=False) if as_json else ""
+    typer.echo(content or describe_case(evaluated))
+    if out is not None and not as_json:
+        typer.echo(f"\nReport: {out}")
+
+
+def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import batch_csv, batch_rows, describe_batch
+    from lindley.table.table import write_atomically
+
+    content = json.dumps(batch.to_json(), ensure_ascii=False, allow_nan=False) if as_json or out is not None else ""
+    if out is not None:
+        text = f"{content}\n" if out.suffix.lower() == ".json" else batch_csv(batch)
+        write_atomically(out, text.encode("utf-8"))
+    if as_json:
+        typer.echo(content)
+        return
+    shown = batch_rows(batch)
+    if shown is not None:
+        print_table("log10 LR", *shown, "* beyond what validation supports")
+    typer.echo(describe_batch(batch))
+    if out is not None:
+        typer.echo(f"\nMatrix: {out}")
+    elif shown is None:
+        typer.echo("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
+
+
+def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:
+    """Read both sides, and tell of the problems of both at once."""
+    from lindley.table.findings import TableError
+
+    try:
+        traces = trace()
+    except TableError as error:
+        try:
+            ref()
+        except TableError as other:
+            raise TableError((*error.findings, *other.findings)) from error
+        raise
+    return traces, ref()
+
+
+def _require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...]) -> None:
+    """Refuse before the work, and not after it."""
+    if out.suffix.lower() not in endings:
+        raise LindleyError(f"--out {out}: give a file that ends in {', '.join(endings)}")
+    if not out.parent.is_dir():
+        raise LindleyError(f"--out {out}: there is no folder {out.parent}. Make it first.")
+    inside = any(path.is_dir() and out.resolve().parent == path.resolve() for path in inputs)
+    if out.is_dir() or inside or (out.exists() and any(path.exists() and out.samefile(path) for path in inputs)):
+        raise LindleyError(f"--out {out} is a folder, or among the files that are read: give another name")
+
+
+def _command(system: Path, **options: object) -> str:
+    """The command as it would be typed, so that somebody can repeat it."""
+    from lindley.settings import option_value
+
+    given = {name.replace("_", "-"): option_value(str(value)) for name, value in options.items() if value is not None}
+    return " ".join(["lindley case", option_value(str(system)), *(f"--{name} {given[name]}" for name in given)])
+
+
+def _template(path: Path | None) -> None:
+    if path is not None:
+        from lindley.casework.laboratory import criteria_template
+        from lindley.table.table import write_new
+
+        write_new(path, criteria_template())
+        typer.echo(f"{path} holds criteria to change. Decide on them before you look at the data.")
+        raise typer.Exit
+
+
+@reads_table("source_column", "group_column", "instance_column", "sheet", "allow_duplicates")
+def evaluate(
+    system: Annotated[str, typer.Argument(help="A system that 'lindley train' wrote.")],
+    table: Annotated[str, typer.Argument(help="Data that it has not seen: a CSV or .xlsx file, or a named data set.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder for the report, validation.html, and its figures, validation.json."),
+    ],
+    reading: dict[str, Any],
+    criteria: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The laboratory's criteria, YAML; each figure then passes or fails."),
+    ] = None,
+    criteria_template: Annotated[
+        Path | None,
+        typer.Option(
+            "--criteria-template",
+            metavar="FILE",
+            callback=_template,
+            is_eager=True,
+            help="Write a file of criteria to change, and stop.",
+        ),
+    ] = None,
+    other: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="Data of another origin, for generalisation.")
+    ] = None,
+    trace_instances: Annotated[int, typer.Option(min=1, help="Measurements of a trace in the comparisons judged.")] = 1,
+    ref_instances: Annotated[int, typer.Option(min=1, help="Measurements of a ref in the comparisons judged.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draws of measurements, and of the bootstrap.")] = 0,
+    allow_overlap: Annotated[
+        bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
+    ] = False,
+) -> None:
+    """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
+
+    Features, units and transform are the system's. Exit status: 0 if every criterion passes or none was given, 1 if one
+    fails or cannot be judged, 2 after an error.
+    """
+    from lindley.casework.laboratory import load_criteria
+
+    if criteria is not None:
+        load_criteria(criteria)  # tells what is wrong with them before anything is computed
+
+    from lindley.casework.performance import Settings
+    from lindley.experiment.config import DataConfig
+    from lindley.system.system import load
+    from lindley.table.datasets import dataset_names
+
+    loaded = load(system)
+    of_system = {name: getattr(loaded, name) for name in ("features", "units", "transform", "reference")}
+    here = load_table(DataConfig(data=table, **reading), **of_system)
+    there = None
+    if other is not None:
+        there = load_table(DataConfig(data=other, **({} if other in dataset_names() else reading)), **of_system)
+
+    from lindley.casework.validation import validate
+    from lindley.experiment.folder import writable_folder
+
+    with writable_folder(out):
+        settings = Settings((trace_instances, ref_instances), seed, allow_overlap=allow_overlap)
+        with show_progress() as progress:
+            validation = validate(loaded, here, criteria, other=there, settings=settings, progress=progress.step)
+        validation.write(out)
+    _show_validation(validation)
+    typer.echo(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
+    raise typer.Exit(1 if validation.verdict == "fail" else 0)
+
+
+def _show_validation(validation: Validation) -> None:
+    from lindley.pages.numerals import times
+    from lindley.pages.validation_page import rows
+
+    print_table(
+        f"{validation.system.name} on {validation.table.name}: {len(validation.sources)} sources, "
+        f"{times(validation.settings.instances)} measurements",
+        ("characteristic", "figure", f"of {validation.judged} LRs", "95 % interval", "criterion", "outcome"),
+        rows(validation),
+        "Figures in bits, per cent or (devPAV) log10. Since training, and beyond the bounds: of raw LRs.",
+        names=2,
+    )
+    for remark in validation.remarks:
+        warn(remark, "note")
+    if validation.steps:
+        steps = ", ".join(
+            f"{times(step.instances)} {(step.raw if validation.judged == 'raw' else step.bounded).value:.4f}"
+            for step in validation.steps
+        )
+        typer.echo(f"Cllr as measurements are added ({validation.step_sources} sources): {steps}")
+    verdict = {
+        "pass": "PASS: every criterion is met.",
+        "fail": "FAIL: not every criterion is met.",
+        "no criteria": "No criteria were given (--criteria), so nothing passes or fails.",
+    }
+    typer.echo(verdict[validation.verdict])

@@ -1,0 +1,139 @@
+"""YAML files that people write: read without running code, validated, and what does not read is told with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from lindley.errors import LindleyError
+
+__all__ = ["Document", "Place"]
+
+Model = TypeVar("Model", bound=BaseModel)
+Place = tuple[str | int, ...]
+"""Keys and positions that lead to a value, such as ("models", 2, "options")."""
+
+_PLAIN = {
+    "extra_forbidden": "there is no such setting here",
+    "unexpected_keyword_argument": "there is no such setting here",
+    "missing": "is missing",
+    "tuple_type": "must be a list, such as [A, B]",
+    "dict_type": "must hold names and values",
+    "model_type": "must hold names and values",
+    "string_type": "must be a text",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+}
+"""Messages of pydantic's that speak of Python, in other words."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML file: its plain values, and where they stand."""
+
+    name: str  # of the file, for messages
+    content: Any
+    root: yaml.Node | None
+
+    @classmethod
+    def read(cls, path: Traversable, name: str | None = None) -> Self:
+        """A file as people save it: UTF-8, or what Windows calls Unicode (UTF-16 with its mark), which PowerShell writes."""
+        name = str(path) if name is None else name
+        try:
+            data = path.read_bytes()
+            text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+        except UnicodeDecodeError as error:
+            byte = f"byte {error.start} (0x{error.object[error.start]:02x})"
+            raise LindleyError(f"{name}: {byte} is not UTF-8 text. Save the file with encoding UTF-8.") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise LindleyError(f"{name} cannot be read ({reason}). Check that you may read the file.") from error
+        return cls.parse(text, name)
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Self:
+        """The text of a file; ``name`` is for messages."""
+        try:
+            loader = _Loader(text)
+            root = loader.get_single_node()
+            return cls(name, None if root is None else loader.construct_document(root), root)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 40th of January is a ValueError
+            raise LindleyError(f"{name} is not YAML: {error}") from error
+
+    def line(self, place: Place) -> str:
+        """``line 7, `` for a place or its nearest surroundings; else nothing."""
+        node, line = self.root, None
+        for step in place:
+            found = _inside(node, step)
+            if found is None:
+                break
+            node, line = found
+        return f"line {line}, " if line is not None else ""
+
+    def validate(
+        self,
+        model: type[Model],
+        what: str,
+        plain: Mapping[str, str],
+        *,
+        content: Any = None,
+        replaced: Collection[Place] = (),
+        place: Callable[[Place, str], Place] = lambda place, message: place,
+    ) -> Model:
+        """The content as a model of pydantic's.
+
+        Args:
+            model: what it should be.
+            what: such as "the experiment 'mine.yaml' does not read", the first line of a message.
+            plain: what is said for the types of pydantic's errors, where it differs from what is said in all files.
+            content: what is validated, if it is not the file as it is.
+            replaced: places where it is not: they have no line.
+            place: the place that a message is about, if that is not where pydantic found it.
+
+        Raises:
+            LindleyError: with the line and the cause of everything that does not read.
+        """
+        try:
+            return model.model_validate(self.content if content is None else content)
+        except ValidationError as error:
+            problems = []
+            for problem in error.errors():
+                found, kind = problem["loc"], problem["type"]
+                if found[-1:] == ("[key]",):  # a key of a dictionary that is not one of those it may have
+                    found, kind = found[:-1], "extra_forbidden"
+                message = {**_PLAIN, **plain}.get(kind, problem["msg"].removeprefix("Value error, "))
+                at = place(found, message)
+                line = "" if any(at[: len(other)] == other for other in replaced) else self.line(at)
+                problems.append(f"  {line}{'.'.join(map(str, at)) or 'the file'}: {message}")
+            raise LindleyError(f"{what}:\n" + "\n".join(problems)) from error
+
+
+def _inside(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
+    """The child of a node, and the line of its key."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return value, key.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        value = node.value[step]
+        return value, value.start_mark.line + 1
+    return None
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values; no code runs. A key that stands twice is an error: YAML itself takes the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys: dict[str, yaml.Node] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (first := keys.setdefault(key.value, key)) is not key:
+                here, there = (each.start_mark.line + 1 for each in (key, first))
+                raise ValueError(f"line {here}: the key '{key.value}' stands on line {there} already")
+        return node

@@ -1,0 +1,192 @@
+"""Everything that a report shows, computed from a saved run: no model is fitted, and every LLR is read once.
+
+Runs are chosen by their validation Cllr and shown on their test pairs, as in the paper: what is shown was not picked by what
+it shows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lindley.evaluation.pair_grid import PairGrid
+from lindley.experiment.results import ModelResult, two_sem
+from lindley.models.classical import Moments, ShrinkageWarning
+from lindley.pages.run_figures import (
+    CalibrationFigure,
+    CalibrationPanel,
+    DataFigure,
+    ModelFigures,
+    Report,
+    SummaryFigure,
+    SummaryRow,
+)
+from lindley.pages.run_model import axis_panels, calibration_panel, find_outliers, loss_figure, omnibus_figure
+from lindley.pages.run_words import is_neural, kind, label, list_facts
+from lindley.system.kinds import INTEGRATIONS
+from lindley.system.names import ModelName
+from lindley.table.table import Table
+
+if TYPE_CHECKING:
+    from lindley.experiment.saved import SavedRun
+
+__all__ = ["build_report"]
+
+
+@dataclass(frozen=True)
+class RunChoice:
+    """The runs of a model that are shown, by validation Cllr; of an even number the better middle one is the median."""
+
+    best: int
+    median: int
+    worst: int
+
+    @classmethod
+    def of(cls, result: ModelResult) -> RunChoice:
+        """Equal Cllrs count in the order of the splits."""
+        order = np.argsort(result.validate_cllr, kind="stable").tolist()
+        return cls(order[0], order[(len(order) - 1) // 2], order[-1])
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The runs to set side by side, each once: a single split is the median, and nothing else."""
+        named = {"worst": self.worst, "median": self.median, "best": self.best}
+        return {which: run for which, run in named.items() if which == "median" or run != self.median}
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Models to set side by side on one split."""
+
+    title: str
+    split: int
+    models: tuple[str, ...]
+
+
+def build_report(run: SavedRun) -> Report:
+    """All figures of a run."""
+    grids = [PairGrid.of(split.test.trace.source, split.test.ref.source) for split in run.splits]
+    choices = {name: RunChoice.of(run.result(name)) for name in run.models}
+    comparisons = compare_kinds({name: run.spec(name) for name in run.models}, choices)
+
+    shown: dict[tuple[str, int], CalibrationPanel] = {}
+    figures = []
+    for name in run.models:
+        choice, result = choices[name], run.result(name)
+        llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
+        wanted = set(choice.named.values()) | {c.split for c in comparisons if name in c.models}
+        for split in wanted:
+            shown[name, split] = calibration_panel(
+                grids[split],
+                llrs[split],
+                result.test_cllr[split],
+                result.test_cllr_min[split],
+                split=split,
+                validate=result.validate_cllr[split],
+            )
+        panels = [replace(shown[name, split], which=which) for which, split in choice.named.items()]
+        history, at = run.history(name, choice.median), choice.median
+        figures.append(
+            ModelFigures(
+                name=name,
+                split=at,
+                loss=None if history is None else loss_figure(history),
+                axes=axis_panels(name, at, run),
+                runs=CalibrationFigure(label(name, run.spec(name)), tuple(panels)),
+                omnibus=omnibus_figure(shown[name, at], grids[at], llrs[at]),
+                outliers=find_outliers(grids, llrs),
+            )
+        )
+    data, notes = data_figure(run.table)
+    summary = summary_figure(run)
+    return Report(
+        title=f"{run.experiment.name}: {run.table.name}",
+        facts=list_facts(run.content, run.experiment.data, any(row.family != "benchmark" for row in summary.rows)),
+        summary=summary,
+        kinds=tuple(
+            CalibrationFigure(c.title, tuple(replace(shown[m, c.split], which=kind(run.spec(m))) for m in c.models))
+            for c in comparisons
+        ),
+        models=tuple(figures),
+        data=data,
+        findings=(*run.content["data"]["findings"], *notes),
+        best=min(summary.rows, key=lambda row: (not row.keeps_reading, row.calibrated, row.validate)).name,
+    )
+
+
+def summary_figure(run: SavedRun) -> SummaryFigure:
+    """Figure 1: the means over the splits of every model."""
+    rows = []
+    for name in run.models:
+        spec, result = run.spec(name), run.result(name)
+        rows.append(
+            SummaryRow(
+                name=name,
+                label=label(name, spec),
+                family=spec.kind.family,
+                calibrated=bool(spec.calibrations),
+                validate=fmean(result.validate_cllr),
+                validate_error=two_sem(result.validate_cllr),
+                test=fmean(result.test_cllr),
+                test_error=two_sem(result.test_cllr),
+                test_median=median(result.test_cllr),
+                test_min=fmean(result.test_cllr_min),
+                is_score="parts" not in spec.kind.can,
+            )
+        )
+    true = run.oracle_cllr
+    oracle = None if true is None else (fmean(true), two_sem(true))
+    return SummaryFigure(tuple(rows), oracle, len(run.splits))
+
+
+def compare_kinds(specs: Mapping[str, ModelName], choices: Mapping[str, RunChoice]) -> list[SideBySide]:
+    """Figure 5: which models are set side by side, and on which split.
+
+    For a neural model the raw classical TLM, its point value and its integrated predictions; for a classical one before and
+    after calibration. All on the median run of the first of its own, so that they show the same pairs.
+    """
+
+    def order(name: str) -> tuple[int, int]:
+        """Of the models that come from one fit: as it is, integrated, calibrated."""
+        return (None, *INTEGRATIONS).index(specs[name].integration), len(specs[name].calibrations)
+
+    families: dict[ModelName, list[str]] = {}
+    for name, spec in specs.items():
+        if not is_neural(spec) or not spec.calibrations:
+            families.setdefault(spec.root, []).append(name)
+    raw = [name for name, spec in specs.items() if spec == ModelName(None, "tlm", ())]
+    comparisons = []
+    for root, members in families.items():
+        members = sorted(members, key=order)
+        models = (*raw, *members) if is_neural(root) else tuple(members)
+        if len(models) > 1:
+            title = label(str(root), root) + (f", {root.kind.family} projection" if is_neural(root) else "")
+            comparisons.append(SideBySide(title, choices[members[0]].median, models))
+    return comparisons
+
+
+def data_figure(table: Table) -> tuple[DataFigure, tuple[str, ...]]:
+    """Figure 7: the moments of the whole table, and what had to be done to get them.
+
+    A source that was measured once has no deviation to show.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ShrinkageWarning)
+        moments = Moments.estimate(table.values, table.source)
+    sources, item, count = np.unique(table.source, return_inverse=True, return_counts=True)
+    deviations = table.values - moments.source_means[item]
+    figure = DataFigure(
+        features=table.features,
+        within=moments.within,
+        between=moments.between,
+        source_means=moments.source_means,
+        deviations=deviations[count[item] > 1],
+        sources=tuple(sources.tolist()),
+    )
+    notes = [w.message for w in caught if isinstance(w.message, ShrinkageWarning)]
+    return figure, tuple(f"In the covariance tables of the report, {note}." for note in notes)

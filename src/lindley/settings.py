@@ -1,0 +1,96 @@
+"""Settings in the words of whoever shows a message: an option to type, a key of a YAML file, an argument in Python.
+
+The code that reads tables does not know who called it. It writes ``Leave it out with {setting("ignore", "Fe")}``, which
+leaves a mark in the text; `spoken` fills the mark in when the text is shown, in the language that `speaking` chose.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+__all__ = ["option_list", "option_value", "setting", "speaking", "spoken"]
+
+Language = Literal["python", "shell", "yaml"]
+
+_LANGUAGE: ContextVar[Language] = ContextVar("language", default="python")
+_MARK = re.compile("\x02(\\w+)((?:\x1f[^\x02\x03\x1f]*)*)\x03")
+_CONTROLS = str.maketrans("", "", "\x02\x03\x1f")
+_COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "reference")}
+_COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
+_LISTS = ("include", "ignore")
+_FLAGS = ("allow_duplicates",)
+_PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
+_PLAIN_IN_YAML = re.compile(r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
+
+
+@contextmanager
+def speaking(language: Language) -> Iterator[None]:
+    """Show settings in this language from here on."""
+    before = _LANGUAGE.set(language)
+    try:
+        yield
+    finally:
+        _LANGUAGE.reset(before)
+
+
+def setting(name: str, *values: str) -> str:
+    """A mark for a setting, by its name in Python, and the values that it is to have.
+
+    >>> spoken(f"Leave it out with {setting('ignore', 'Fe')}")
+    'Leave it out with ignore=["Fe"]'
+    """
+    return "\x02" + "\x1f".join([name, *(value.translate(_CONTROLS) for value in values)]) + "\x03"
+
+
+def spoken(text: str) -> str:
+    """The text with its marks filled in."""
+    language = _LANGUAGE.get()
+    return _MARK.sub(lambda found: _told(language, found[1], found[2].split("\x1f")[1:]), text)
+
+
+def _told(language: Language, name: str, values: list[str]) -> str:
+    key = _COLUMNS.get(name, name)
+    if language == "shell":
+        value = option_list(*values) if name in _LISTS else " ".join(map(option_value, values))
+        return f"--{key.replace('_', '-')} {value}".rstrip()
+    if language == "yaml":
+        value = ", ".join(each if _PLAIN_IN_YAML.fullmatch(each) else _string(each) for each in values)
+        if name in _FLAGS:
+            return f"{key}: true"
+        return f"{key}: [{value}]" if name in _LISTS and values else f"{key}: {value}".rstrip()
+    if name in _FLAGS:
+        return f"{name}=True"
+    value = ", ".join(map(_string, values)) or "..."
+    return f"{name}=[{value}]" if name in _LISTS and values else f"{name}={value}"
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def option_value(name: str) -> str:
+    """A name as it is typed in a shell after an option that takes one name."""
+    if name.isascii() and name.translate(_PLAIN_IN_A_SHELL).isalnum():
+        return name
+    if not set(name) & set('"$`\\!'):
+        return f'"{name}"'  # these quotation marks are understood by every shell
+    if os.name == "nt":
+        return '"' + name.replace('"', '\\"') + '"'
+    return shlex.quote(name)
+
+
+def option_list(*names: str) -> str:
+    """Names as they are typed in a shell after an option that takes a list of them.
+
+    The list is a line of CSV, so that a name that holds a comma stands between quotation marks, and these are
+    kept from the shell by another pair.
+    """
+    fields = ('"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name for name in names)
+    return option_value(",".join(fields)) if names else ""

@@ -1,0 +1,263 @@
+"""From a name and sources to a fitted system: the one place where that happens.
+
+Every door hands over *material*: what each run learns from, the sources that are kept from it, and pairs to calibrate on. They
+differ in where they take it from. An experiment splits a table three ways, many times (`lindley.experiment.work`); a training
+for casework and the interfaces of other programs have one set of sources, and make the material of it
+(`lindley.system.train`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lindley.calibration import Chain
+from lindley.errors import LindleyError
+from lindley.llrs import LLRs
+from lindley.models.fitting import Fitted, History, Progress, Task, silent
+from lindley.models.gaussianise import Gaussianiser, GaussianiserName, fit_gaussianiser
+from lindley.models.neural.integration import integrate_common, integrate_varying
+from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
+from lindley.system.kinds import fetch
+from lindley.system.names import ModelName
+from lindley.system.provenance import stream
+from lindley.system.system import System
+from lindley.table.read import read_table
+from lindley.table.scaling import Scaling
+from lindley.table.splits import Part
+from lindley.table.table import Table
+
+__all__ = ["FOLDS", "Material", "Settings", "Stage", "cross_fitted", "deal_folds", "fit_family"]
+
+FOLDS = 5
+Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
+"""From the sources of other folds to a model, and to what is done to a part before the model sees it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What one run of a fit may look at: transformed instances, not standardised."""
+
+    learn: Part
+    unseen: Part | None  # sources kept from the model: where a training stops, and where a variance is integrated out
+    pairs: Part | None  # to calibrate on: of the unseen sources, or else of those to learn from, held out in turns
+    seed: int
+    where: str = "the sources to fit on"  # for messages
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How models are fitted, beside what their names say; none of it but ``training`` and ``device`` changes a number."""
+
+    training: tuple[tuple[str, Any], ...] = ()  # options of trained models that do not have their own
+    device: str = "cpu"
+    watched: int | None = 0  # pairs that the history of a training follows; None for its default
+    threads: int | None = None  # fits or trainings side by side; None for as many as torch may use
+    progress: Progress = silent
+
+
+DEFAULTS = Settings()
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One name of a family, fitted in all runs."""
+
+    name: ModelName
+    system: System
+    held_out: tuple[LLRs, ...]  # of the pairs of the first runs, which the system had not seen
+    history: History | None = None  # of a training
+
+
+def fit_family(
+    names: Iterable[ModelName], materials: Sequence[Material], table: Table, settings: Settings = DEFAULTS
+) -> Iterator[Stage]:
+    """Fit models that build on one root, all runs at once; each name comes after the one that it builds on.
+
+    Runs without pairs, such as the replicates of a system, take the calibration of the first run. ``table`` tells the names,
+    units and transform of the features.
+
+    Raises:
+        LindleyError: if the sources do not do, with what is wrong with them.
+    """
+    done: dict[ModelName, Stage] = {}
+    for name in names:
+        if name.before is None:
+            family = _Family.of(name, materials, table)
+            done[name] = family.root(table, settings)
+        elif name.calibrations:
+            done[name] = _calibrated(name, done[name.before])
+        else:
+            done[name] = family.integrated(name, done[name.before])
+        yield done[name]
+
+
+@dataclass(frozen=True, eq=False)
+class _Family:
+    """The material of all runs as their models see it."""
+
+    name: ModelName  # the root
+    materials: Sequence[Material]
+    scalings: tuple[Scaling, ...]
+    gaussianisers: tuple[Gaussianiser, ...]
+    learn: list[Part]
+    unseen: list[Part]
+
+    @classmethod
+    def of(cls, name: ModelName, materials: Sequence[Material], table: Table) -> _Family:
+        scalings = tuple(Scaling.fit(each.learn.values, table.features, each.where) for each in materials)
+        learn = [_with(each.learn, scaling) for each, scaling in zip(materials, scalings, strict=True)]
+        gaussianisers: tuple[Gaussianiser, ...] = ()
+        if name.gaussianiser:
+            gaussianisers = tuple(
+                _gaussianiser(name, part, each.seed) for part, each in zip(learn, materials, strict=True)
+            )
+            learn = [_with(part, change) for part, change in zip(learn, gaussianisers, strict=True)]
+        family = cls(name, materials, scalings, gaussianisers, learn, [])
+        unseen = [family._prepared(each.unseen, run) for run, each in enumerate(materials) if each.unseen is not None]
+        return replace(family, unseen=unseen)
+
+    @property
+    def seeds(self) -> list[int]:
+        return [each.seed for each in self.materials]
+
+    def root(self, table: Table, settings: Settings) -> Stage:
+        """Fit or train."""
+        kind, given = self.name.kind, dict(self.name.options)
+        options = {key: value for key, value in settings.training if key in kind.from_training} | given
+        if "pretrain" in options:
+            options["pretrain"] = read_table(options["pretrain"])
+        fitted: Fitted = fetch(kind.fit)(
+            Task(
+                learn=self.learn,
+                validate=self.unseen if kind.is_trained else [],
+                seeds=self.seeds,
+                options={**options, **kind.says},
+                device=settings.device,
+                features=table.features,
+                watched=settings.watched,
+                threads=settings.threads,
+                progress=settings.progress,
+            )
+        )
+        system = System(
+            name=str(self.name),
+            features=table.features,
+            units=table.units,
+            transform=table.transform.kind,
+            reference=table.transform.reference,
+            scalings=self.scalings,
+            gaussianisers=self.gaussianisers,
+            model=fitted.model,
+            calibrations=(Chain((), ()),) * len(self.materials),
+        )
+        held_out = self._scored(system) if self.unseen else self._crossed(fitted)
+        return Stage(self.name, system, held_out, fitted.history)
+
+    def integrated(self, name: ModelName, before: Stage) -> Stage:
+        """The variance integrated out."""
+        model = cast(TwoLevel, before.system.model)
+        if name.integration == "common":
+            model = integrate_common(model, [len(part.trace.source) for part in self.learn])
+        else:
+            samples = cast(int | None, dict(name.options).get("samples"))
+            model = integrate_varying(model, self.unseen, samples=samples, seeds=self.seeds)
+        system = replace(before.system, name=str(name), model=model)
+        return Stage(name, system, self._scored(system))
+
+    def _scored(self, system: System) -> tuple[LLRs, ...]:
+        """LLRs of unseen pairs by the models themselves."""
+        pairs = {
+            run: self._prepared(each.pairs, run) for run, each in enumerate(self.materials) if each.pairs is not None
+        }
+        if not pairs:
+            return ()
+        model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
+        matrices = score(model, [part.trace for part in parts], [part.ref for part in parts])
+        return tuple(
+            LLRs.from_matrix(llr, part.trace.source, part.ref.source) for llr, part in zip(matrices, parts, strict=True)
+        )
+
+    def _crossed(self, fitted: Fitted) -> tuple[LLRs, ...]:
+        """LLRs of pairs by models of other folds, each with a Gaussianiser of its own."""
+        return tuple(
+            self._crossed_run(fitted, run, each.pairs) for run, each in enumerate(self.materials) if each.pairs
+        )
+
+    def _crossed_run(self, fitted: Fitted, run: int, pairs: Part) -> LLRs:
+        assert fitted.again is not None
+        again, scaling, material = fitted.again(run), self.scalings[run], self.materials[run]
+
+        def learn(rest: Part) -> tuple[PairModel, Callable[[Part], Part]]:
+            if not self.name.gaussianiser:
+                return again(rest), lambda part: part
+            change = _gaussianiser(self.name, rest, material.seed)
+            return again(_with(rest, change)), lambda part: _with(part, change)
+
+        everything = _with(material.learn, scaling)
+        return cross_fitted(everything, _with(pairs, scaling), learn, stream(material.seed, "folds"))
+
+    def _prepared(self, part: Part, run: int) -> Part:
+        scaled = _with(part, self.scalings[run])
+        return _with(scaled, self.gaussianisers[run]) if self.gaussianisers else scaled
+
+
+def _calibrated(name: ModelName, before: Stage) -> Stage:
+    """One more calibration, fitted on the pairs of every run that has them."""
+    if not before.held_out:
+        raise LindleyError(f"{name} is calibrated on pairs that the model has not seen, and there are none")
+    fitted = [Chain.fit(name.calibrations[-1:], llrs) for llrs in before.held_out]
+    added = [*fitted, *[fitted[0]] * (before.system.runs - len(fitted))]
+    chains = tuple(chain.then(one) for chain, one in zip(before.system.calibrations, added, strict=True))
+    held_out = tuple(llrs.map(one) for llrs, one in zip(before.held_out, fitted, strict=True))
+    return Stage(name, replace(before.system, name=str(name), calibrations=chains), held_out)
+
+
+def _gaussianiser(name: ModelName, part: Part, seed: int) -> Gaussianiser:
+    kind = cast(GaussianiserName, name.gaussianiser)
+    return fit_gaussianiser(kind, part.values, source=part.source, group=part.group, seed=seed)
+
+
+def _with(part: Part, change: Any) -> Part:
+    return part.with_values(change(part.values))
+
+
+def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = FOLDS) -> NDArray[np.intp]:
+    """The fold of every row: groups in random order are dealt out in turn."""
+    groups, code = np.unique(group, return_inverse=True)
+    folds = max(2, min(folds, len(groups) // 2))
+    fold = np.empty(len(groups), dtype=np.intp)
+    fold[np.argsort(rng.random(len(groups)), kind="stable")] = np.arange(len(groups)) % folds
+    return fold[code]
+
+
+def cross_fitted(everything: Part, pairs: Part, learn: Learn, rng: np.random.Generator) -> LLRs:
+    """LLRs of the pairs inside every fold, by a model of the other folds; groups of sources stay in one fold.
+
+    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them; a model learns from all instances
+    of the other folds.
+    """
+    fold = deal_folds(everything.groups, rng)
+    same, different = [], []
+    for number in range(int(fold.max()) + 1):
+        inside = np.isin(pairs.groups, everything.groups[fold == number])
+        held_out = pairs.rows(inside)
+        if len(held_out.ref.source) < 1 or len(held_out.trace.source) < 2:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # shrinkage is told of the whole
+            model, prepare = learn(everything.rows(fold != number))
+        part = prepare(held_out)
+        llrs = LLRs.from_matrix(score(model, [part.trace], [part.ref])[0], part.trace.source, part.ref.source)
+        same.append(llrs.same)
+        different.append(llrs.different)
+    if not same:
+        raise LindleyError(
+            "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
+        )
+    return LLRs(np.concatenate(same), np.concatenate(different))

@@ -1,0 +1,308 @@
+"""Train a system on a table: the model, how sure it is, and what its validation pairs support.
+
+A model that is fitted at once needs no sources kept from it. It is *cross-fitted*: the sources are dealt into folds, each fold
+is scored by a model of the others, and all those LRs together give the calibration, the bounds and the validation figures; the
+system itself is fitted on all sources. A network stops on sources that it has not seen, so a share of them is kept for that,
+and its figures on them flatter it a little.
+
+How sure the model is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
+with replacement, or, for some kinds, on half of the sources.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lindley.calibration import Elub
+from lindley.errors import LindleyError
+from lindley.evaluation.metrics import summary
+from lindley.llrs import Floats
+from lindley.models.classical import estimate_moments
+from lindley.models.two_level import item_squares
+from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_family
+from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
+from lindley.system.names import ModelName
+from lindley.system.provenance import run_seed, stream, today, versions
+from lindley.system.system import Casework, KnownSources, System, row_digests
+from lindley.table.splits import MIN_GROUPS_PER_PART, Part, Side
+from lindley.table.table import Table
+from lindley.version import __version__
+
+__all__ = ["Trained", "fit_table", "squared_distance", "train"]
+
+VALIDATION = 1 / 3
+"""Of the sources, kept from a network."""
+MIN_SOURCES = 10
+Rows = NDArray[np.bool_]
+Index = NDArray[np.intp]
+Progress = Callable[[str, str, float], None]
+
+
+def train(
+    table: Table,
+    model: str = DEFAULT_MODEL,
+    *,
+    options: Mapping[str, Any] | None = None,
+    replicates: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: Progress = lambda doing, detail, done: None,
+) -> System:
+    """Train a system for casework on all sources of a table.
+
+    Args:
+        table: as `lindley.read_table` reads it.
+        model: its name, as in ``lindley run``: ``robust``, ``tlm-kde``, ``tlm+logistic``, ``ntlm-single-pairs-n1-varying`` ….
+        options: of the model, such as ``{"epochs": 500}`` of a network.
+        replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
+        seed: of folds, replicates and training.
+        device: where a network is trained, cpu or cuda.
+        progress: told what is done.
+
+    Raises:
+        LindleyError: if the table has too few sources, or the model cannot be explained in a case.
+
+    >>> system = lindley.train(lindley.read_table("glass.csv"))  # doctest: +SKIP
+    >>> system  # doctest: +SKIP
+    <System robust: 10 features, 326 sources, log10 LR -2.81 to 3.42>
+    """
+    name = ModelName.of(model, options=options)
+    _require_explainable(name)
+    _require_data(table)
+    replicates = name.kind.replicates if replicates is None else replicates
+
+    def report(detail: str, share: float) -> None:
+        progress(str(name), detail, 0.9 * share)
+
+    report("fit, and replicates of it", 0.0)
+    settings = Settings(device=device, progress=report)
+    estimate_moments([_drawn(table, np.arange(len(table.values)), None)])  # tells of shrinkage, once and of all sources
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trained = fit_table(table, name, seed=seed, replicates=replicates, validated=True, settings=settings)
+    system, llrs = trained.stage.system, trained.stage.held_out[0]
+    bounds = Elub.fit(llrs)
+    # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
+    metrics = {key: float(value) if np.isfinite(value) else None for key, value in summary(llrs).items()}
+    about = {
+        "model": str(name),
+        "created": today(),
+        "versions": versions(),
+        "lindley": __version__,
+        "seed": seed,
+        "data": {
+            "name": table.name,
+            "sha256": table.sha256(),
+            "sources": len(table.sources),
+            "groups": len(np.unique(table.group)),
+            "rows": len(table.values),
+        },
+        "validation": {
+            "how": trained.how,
+            "pairs_same": len(llrs.same),
+            "pairs_different": len(llrs.different),
+            **metrics,
+        },
+        "bootstrap": replicates,
+    }
+    progress("done", "", 1.0)
+    return replace(
+        system,
+        casework=Casework(
+            (float(bounds.lower), float(bounds.upper)), _known_sources(system, table), row_digests(table.values)
+        ),
+        about=about,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A system that was fitted on one set of sources, and which of them were kept from it."""
+
+    stage: Stage
+    kept: Rows  # (rows,) of the table
+    how: str  # the pairs were held out
+
+
+def fit_table(
+    table: Table,
+    name: ModelName,
+    *,
+    seed: int = 0,
+    replicates: int = 0,
+    validation: float = VALIDATION,
+    instances: tuple[int, int] = (1, 1),
+    keep: bool = False,
+    validated: bool = False,
+    settings: Settings = DEFAULTS,
+) -> Trained:
+    """Fit a model on a table that is not split: the system of its first run, and replicates.
+
+    Args:
+        table: of which the sources of one group are kept from the model together, or not at all.
+        name: of the model.
+        seed: of all that is drawn.
+        replicates: further runs, fitted on other sources.
+        validation: the share of the sources that is kept from a network.
+        instances: trace and ref instances of the pairs that a calibration is fitted on; sources with fewer have no part.
+        keep: keep that share from any model, for somebody else's use.
+        validated: whether LLRs of held-out pairs are wanted also where no calibration needs them.
+        settings: how to fit.
+
+    Raises:
+        LindleyError: if there are too few sources, or too few with several instances.
+    """
+    own = run_seed(seed, 0)
+    trained = name.kind.is_trained
+    kept = np.zeros(len(table.values), dtype=np.bool_)
+    if trained or (keep and validation > 0):
+        kept = _kept(table, validation, stream(own, "unseen"))
+    seen, unseen = np.flatnonzero(~kept), np.flatnonzero(kept)
+    draw = stream(own, "instances")
+    learn = _drawn(table, seen, draw)
+    others = _drawn(table, unseen, draw) if trained else None
+    pairs = None
+    if name.calibrations or validated:
+        pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
+    again = stream(own, "replicates")
+    materials = [
+        Material(learn, others, pairs, own, table.name),
+        *(
+            Material(_replicate(table, seen, name.kind.halves, again), others, None, run_seed(seed, run), table.name)
+            for run in range(1, replicates + 1)
+        ),
+    ]
+    *_, stage = fit_family(name.family, materials, table, settings)
+    return Trained(stage, kept, _how(name, table))
+
+
+def squared_distance(points: Floats, means: Floats) -> Floats:
+    """Squared Mahalanobis distance of points from the mean of the source means, with a little of the diagonal added."""
+    covariance = np.cov(means, rowvar=False).reshape(means.shape[1], -1)
+    covariance += 1e-3 * np.diag(np.diag(covariance))
+    centred = points - means.mean(axis=0)
+    return cast(Floats, np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T))
+
+
+def _require_explainable(name: ModelName) -> None:
+    if "parts" not in name.kind.can:
+        raise LindleyError(
+            f"'{name}': {name.kind.label} is a benchmark of experiments, and not made into a system: its score has no "
+            "similarity and no typicality to report."
+        )
+    if name.gaussianiser is not None and not GAUSSIANISERS[name.gaussianiser].marginal:
+        raise LindleyError(
+            f"'{name}': {name.gaussianiser} bends all features together, so that no feature has a share of the LR that a case "
+            f"could report. It is a benchmark of experiments: leave '{name.gaussianiser}:' out."
+        )
+
+
+def _require_data(table: Table) -> None:
+    _, counts = np.unique(table.source, return_counts=True)
+    if len(counts) < MIN_SOURCES or (counts >= 2).sum() < MIN_SOURCES // 2:
+        raise LindleyError(
+            f"{table.name}: {len(counts)} sources, {(counts >= 2).sum()} of them measured twice or more, are too few for "
+            f"a system: it needs {MIN_SOURCES} at least, half of them with replicates, and hundreds to be of use."
+        )
+
+
+def _how(name: ModelName, table: Table) -> str:
+    if name.kind.is_trained:
+        return (
+            "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
+            "these figures a little; one instance against one"
+        )
+    folds = max(2, min(FOLDS, len(np.unique(table.group)) // 2))
+    return f"cross-fitting: {folds} folds of sources, each scored by a model {name.kind.of_others}, one instance against one"
+
+
+def _drawn(
+    table: Table, rows: Index, rng: np.random.Generator | None, n_trace: int = 1, n_ref: int | None = None
+) -> Part:
+    """``n_trace`` instances of every source as its trace, and ``n_ref``, or all others, as its ref."""
+    return Part.drawn(
+        table.values[rows], table.source[rows], table.group[rows],
+        n_trace=n_trace, n_ref=n_ref, rng=rng, complete=n_ref is not None,
+    )  # fmt: skip
+
+
+def _pairs(table: Table, rows: Index, instances: tuple[int, int], rng: np.random.Generator) -> Part:
+    """Pairs like those that a calibration is for, of sources that have the instances."""
+    n_trace, n_ref = instances
+    pairs = _drawn(table, rows, rng, n_trace, n_ref)
+    if len(pairs.trace.source) < 2:
+        raise LindleyError(
+            f"a calibration needs pairs like those that it is for, of {n_trace} trace and {n_ref} ref "
+            f"{'instance' if n_ref == 1 else 'instances'}: {len(pairs.trace.source)} of the "
+            f"{len(np.unique(table.source[rows]))} sources have {n_trace + n_ref} instances, and two such sources at least "
+            "are needed. Give more sources with so many instances, or ask for fewer instances (n_trace_instances, "
+            "n_ref_instances)."
+        )
+    return pairs
+
+
+def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
+    """The rows of the sources that are kept from the model."""
+    groups, code = np.unique(table.group, return_inverse=True)
+    least = MIN_GROUPS_PER_PART
+    if len(groups) < 2 * least:
+        raise LindleyError(
+            f"{2 * least} sources (or groups of sources) at least are needed, {least} to fit on and {least} that are kept "
+            f"from the model, and there {'is' if len(groups) == 1 else 'are'} {len(groups)}: give more sources"
+        )
+    n = max(least, round(share * len(groups)))
+    if len(groups) - n < least:
+        raise LindleyError(
+            f"validation: of {len(groups)} sources (or groups of sources) a share of {share:.3g} leaves {len(groups) - n} to "
+            f"fit on, and {least} at least are needed: give a smaller share, or more sources"
+        )
+    kept = np.zeros(len(groups), dtype=np.bool_)
+    kept[np.argsort(rng.random(len(groups)), kind="stable")[:n]] = True
+    return cast(Rows, kept[code])
+
+
+def _replicate(table: Table, rows: Index, halves: bool, rng: np.random.Generator) -> Part:
+    """Other sources that there might have been: groups drawn with replacement, or half of them without.
+
+    A source that is drawn twice becomes two. Where such a pair would be taken for two related sources, half of the sources
+    are drawn instead: they scatter as much as a bootstrap of all of them does, (1 − ½)/(n/2) = 1/n.
+    """
+    groups, code = np.unique(table.group[rows], return_inverse=True)
+    if halves:
+        drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
+        return _drawn(table, rows[np.isin(code, drawn)], None)
+    members = np.split(rows[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
+    chosen = [members[group] for group in rng.integers(len(groups), size=len(groups))]
+    index = np.concatenate(chosen)
+    time = np.repeat(np.arange(len(chosen)), [len(each) for each in chosen]).astype(np.str_)
+    source, group = (np.strings.add(np.strings.add(labels[index], "#"), time) for labels in (table.source, table.group))
+    return Part.drawn(table.values[index], source, group)
+
+
+def _known_sources(system: System, table: Table) -> KnownSources:
+    """What the training sources looked like."""
+    sources, item = np.unique(table.source, return_inverse=True)
+    everything = Side(system.scaling(table.values), item, sources)
+    values = everything.values
+    squares = item_squares(system.point, system.prepared(Side(table.values, item, sources))).numpy()
+    var = system.point.var_within_ref[0].numpy()
+    measured = everything.count > 1
+    freedom = (everything.count - 1) * var.shape[-1]
+    scatter = np.sort((squares / var).sum(axis=1)[measured] / freedom[measured])
+    means = everything.mean
+    within = ((values - means[item]) ** 2).sum(axis=0) / max(1, int((everything.count - 1).sum()))
+    between = np.maximum(means.var(axis=0, ddof=1) - within / everything.count.mean(), 0)
+    return KnownSources(
+        means=means,
+        lowest=values.min(axis=0),
+        highest=values.max(axis=0),
+        scatter=scatter,
+        distance=np.sort(squared_distance(means, means)),
+        match_information=0.5 * np.log10(1 + between / np.maximum(within, 1e-12)),
+    )

@@ -1,0 +1,373 @@
+"""Files as columns of cells, before anybody decides what they mean.
+
+A text file has commas, semicolons or tabs between its columns, in UTF-8; of an Excel workbook (.xlsx) one sheet is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import itertools
+import re
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lindley.settings import setting
+from lindley.table.findings import Finding, TableError, listing, quoted, stop
+
+__all__ = ["FORMULA", "Grid", "build_grid", "is_blank", "read_delimited", "read_workbook"]
+
+DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
+_SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
+_NUMBER_LIKE = re.compile(r"\s*[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?\s*")
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+
+_HEAD = 200_000  # characters to detect the delimiter by
+_ROWS = 50  # and rows
+_NEARLY_ALL = 0.9  # of the rows: a few bad ones do not decide about the others
+_PREFERRED = ("\t", ";", ",")  # a comma may stand in a name or a number, a tab hardly anywhere
+
+_ANOTHER = f"Name another one with {setting('sheet')}"
+_SAVE_AGAIN = "Open it in Excel and save it again as 'Excel Workbook (*.xlsx)'"
+
+Record = list[str]
+
+
+class _Formula:
+    """Stands in an Excel cell whose formula was never calculated, so that it does not look blank."""
+
+    def __str__(self) -> str:
+        return "a formula without a value"
+
+
+FORMULA = _Formula()
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The header and the cells under it, by column.
+
+    A cell of a text file is a ``str``; one of a workbook or a data frame is whatever that holds: text, a number, a
+    truth value, a date, ``None`` for a blank, or `FORMULA`. ``delimiter`` is empty for a workbook.
+    ``complete`` is false when rows were set aside because of an error: nothing is concluded from how many are
+    left.
+    """
+
+    file: str
+    header: tuple[str, ...]
+    columns: tuple[Sequence[object], ...]
+    rows: tuple[int, ...]  # the row number of each cell in a column
+    delimiter: str
+    complete: bool
+
+
+def is_blank(cell: object) -> bool:
+    """Whether a cell holds nothing, or spaces only."""
+    return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+def find_rows(file: str, records: Sequence[Sequence[object]], findings: list[Finding]) -> tuple[int, list[int]]:
+    """Which record is the header, the first that is not blank, and which are rows under it; a note tells of others."""
+    blank = [all(is_blank(cell) for cell in record) for record in records]
+    if any(blank):
+        skipped = tuple(place + 1 for place, empty in enumerate(blank) if empty)
+        findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=skipped))
+    start = blank.index(False)
+    return start, [place for place in range(start + 1, len(records)) if not blank[place]]
+
+
+def build_grid(
+    file: str,
+    header: Sequence[object],
+    records: Sequence[Sequence[object]],
+    rows: Sequence[int],
+    findings: list[Finding],
+    *,
+    header_row: int = 1,
+    delimiter: str = "",
+    complete: bool = True,
+) -> Grid:
+    """Stand records of equal length up as named columns, and add what is wrong with their names to the findings.
+
+    Raises:
+        TableError: with all findings, if there is no measurement in them.
+    """
+    if not records and complete:
+        message = "there is a header and no measurement under it"
+        fix = "Add one row per measurement, or check that the right file or sheet was given"
+        raise TableError([*findings, Finding("error", "empty-table", message, fix, file)])
+    names = [" ".join(_name(cell).split()) for cell in header]
+    findings += _duplicated_names(file, header_row, names)
+    columns: list[Sequence[object]] = list(zip(*records, strict=True)) if records else [() for _ in names]
+    kept = [place for place, name in enumerate(names) if name]
+    findings += [
+        _unnamed(file, place, header_row, columns[place], rows) for place, name in enumerate(names) if not name
+    ]
+    named = tuple(names[place] for place in kept)
+    return Grid(file, named, tuple(columns[place] for place in kept), tuple(rows), delimiter, complete)
+
+
+def _name(cell: object) -> str:
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return "" if cell is None else str(cell)
+
+
+def _duplicated_names(file: str, header_row: int, names: Sequence[str]) -> list[Finding]:
+    findings = []
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            found = listing([place + 1 for place, each in enumerate(names) if each == name])
+            message = f"{count} columns have this name (columns {found} from the left)"
+            fix = "Give each column its own name"
+            findings.append(Finding("error", "duplicate-column", message, fix, file, (header_row,), name))
+    return findings
+
+
+def _unnamed(file: str, place: int, header_row: int, cells: Sequence[object], rows: Sequence[int]) -> Finding:
+    from openpyxl.utils import get_column_letter  # loaded here, as in `_load`
+
+    where = f"column {place + 1} from the left ({get_column_letter(place + 1)} in Excel)"
+    filled = tuple(row for row, cell in zip(rows, cells, strict=True) if not is_blank(cell))
+    if not filled:
+        return Finding("note", "empty-column", f"{where} has no name and no values and was left out", file=file)
+    message = f"{where} holds values but has no name in row {header_row}"
+    fix = "Name it; if it is no measurement, such as a row number, delete it or name it and leave it out with "
+    return Finding("error", "unnamed-column", message, fix + setting("ignore"), file, filled)
+
+
+def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
+    """The cells of a text file, and what is wrong with its rows.
+
+    Raises:
+        TableError: if not even rows and columns can be told apart.
+    """
+    text = _decode(file, data)
+    first_line = text.lstrip().partition("\n")[0].strip()
+    if not first_line:
+        stop("empty-file", "the file is empty", "Export it again", file)
+    if re.fullmatch(r'"?sep=.?"?', first_line, re.IGNORECASE):
+        message = f"the first line '{first_line}' is an instruction to Excel, not a header"
+        stop("sep-line", message, "Delete that line", file, (1,))
+    delimiter = _detect_delimiter(text)
+    if delimiter is None:
+        message = f"the header {quoted([first_line])[0]} is one single column"
+        stop("one-column", message, "Separate the columns by commas, semicolons or tabs", file, (1,))
+    records = _records(file, text, delimiter)
+    findings: list[Finding] = []
+    start, kept = find_rows(file, records, findings)
+    body = [(place + 1, records[place]) for place in kept]
+    # Only in a comma file can a row of another delimiter have the right length, by its decimal commas.
+    suspicious = delimiter == "," and (";" in text or "\t" in text)
+    good, misfits = _equal_lengths(file, records[start], body, delimiter, suspicious=suspicious)
+    cells, rows = [record for _, record in good], [row for row, _ in good]
+    complete = len(good) == len(body)
+    findings += misfits
+    grid = build_grid(
+        file, records[start], cells, rows, findings, header_row=start + 1, delimiter=delimiter, complete=complete
+    )
+    return grid, findings
+
+
+def _decode(file: str, data: bytes) -> str:
+    if data.startswith(b"PK\x03\x04"):
+        message = "the content is that of an Excel workbook, not of a text file"
+        stop("binary-file", message, "Give the file the ending .xlsx", file)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        message = "the file is in UTF-16 ('Unicode Text' in Excel), not in UTF-8, from byte 0 on"
+        stop("not-utf8", message, _SAVE_UTF8, file)
+    if b"\x00" in data or data.startswith(b"\xd0\xcf\x11\xe0"):
+        stop("binary-file", "the content is binary, not text", "Export the table as CSV UTF-8 or .xlsx", file)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # utf-8-sig counts from behind the byte-order mark
+        position = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)
+        row = len(re.findall(rb"\r\n|\r|\n", data[:position])) + 1
+        stop("not-utf8", f"byte {position} (0x{data[position]:02x}) is not UTF-8 text", _SAVE_UTF8, file, (row,))
+
+
+def _detect_delimiter(text: str) -> str | None:
+    """The delimiter that splits the header, and nearly all rows into as many fields.
+
+    If several do, as in ``source;Na, ppm`` above ``s0;1,5``, it is the one that leaves more numbers whole, then
+    the one that stands first among tab, semicolon, comma.
+    """
+    best: tuple[float, float] | None = None
+    chosen = None
+    for delimiter in _PREFERRED:
+        reader = csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter)
+        filled = (record for record in reader if any(field.strip() for field in record))
+        try:
+            header, *rows = itertools.islice(filled, _ROWS + 1)
+        except (csv.Error, ValueError):  # no row at all
+            continue
+        if len(header) == 1:
+            continue
+        fitting = sum(_fits(record, len(header)) for record in rows) / max(len(rows), 1)
+        numbers = sum(map(_numbers_in, rows)) / max(sum(map(len, rows)), 1)
+        if best is None or (min(fitting, _NEARLY_ALL), numbers) > best:
+            best, chosen = (min(fitting, _NEARLY_ALL), numbers), delimiter
+    return chosen
+
+
+def _fits(record: Record, width: int) -> bool:
+    """Whether a row has as many fields as the header, not counting empty ones behind the last column."""
+    return len(record) == width or (len(record) > width and not "".join(record[width:]).strip())
+
+
+def _records(file: str, text: str, delimiter: str) -> list[Record]:
+    records: list[Record] = []
+    try:
+        records.extend(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        message = f"the quotation marks do not pair up ({error})"
+        fix = 'Close every opened quotation mark, and double those inside a quoted text ("")'
+        stop("broken-quotes", message, fix, file, (len(records) + 1,))
+    return records
+
+
+def _equal_lengths(
+    file: str, header: Record, body: Sequence[tuple[int, Record]], delimiter: str, *, suspicious: bool
+) -> tuple[list[tuple[int, Record]], list[Finding]]:
+    """Set aside the rows that do not fit the header, and say why for each kind of misfit."""
+    width = len(header)
+    good: list[tuple[int, Record]] = []
+    trimmed: list[int] = []
+    mixed: dict[str, list[int]] = {}
+    split: list[int] = []
+    misfit: dict[int, list[int]] = {}
+    others = [other for other in DELIMITER_NAMES if other != delimiter]
+    for row, record in body:
+        fits = _fits(record, width)
+        doubtful = not fits or (suspicious and len(record) == width)
+        other = _other_delimiter(record, width, delimiter, others) if doubtful else None
+        if other is not None:
+            mixed.setdefault(other, []).append(row)
+        elif fits:
+            good.append((row, record[:width]))
+            if len(record) > width:
+                trimmed.append(row)
+        elif delimiter == "," and _split_decimals(record, width):
+            split.append(row)
+        else:
+            misfit.setdefault(len(record), []).append(row)
+    findings = []
+    for other, rows in mixed.items():
+        here, there = DELIMITER_NAMES[other], DELIMITER_NAMES[delimiter]
+        message = f"the header has {there}s between the columns, here there are {here}s"
+        fix = "Save the whole file with one separator"
+        findings.append(Finding("error", "mixed-delimiters", message, fix, file, tuple(rows)))
+    if split:
+        message = f"more fields than the {width} of the header: decimal commas seem to split numbers in two"
+        fix = "Save with semicolons between the columns, or with decimal points"
+        findings.append(Finding("error", "split-decimal-comma", message, fix, file, tuple(split)))
+    for length, rows in misfit.items():
+        message = f"{length} field{'s' if length > 1 else ''} where the header has {width}"
+        fix = "Give one field per column, and quote a text that holds the separator"
+        if len(rows) == len(body) and length == width + 1:
+            fix = "If the first column holds row names, as R writes them, give it a name in the header"
+        findings.append(Finding("error", "field-count", message, fix, file, tuple(rows)))
+    if trimmed:
+        message = f"empty fields beyond the last of the {width} columns were left out"
+        findings.append(Finding("note", "trailing-delimiters", message, file=file, rows=tuple(trimmed)))
+    return good, findings
+
+
+def _other_delimiter(record: Record, width: int, delimiter: str, others: Sequence[str]) -> str | None:
+    line = delimiter.join(record)
+    for other in others:
+        if other not in line:
+            continue
+        fields = next(csv.reader([line], delimiter=other))
+        if len(record) != width and (len(record) == 1 or len(fields) == width):
+            return other
+        if len(record) == width == len(fields) and _numbers_in(fields) > _numbers_in(record):
+            return other
+    return None
+
+
+def _numbers_in(fields: Sequence[str]) -> int:
+    return sum(_NUMBER_LIKE.fullmatch(field) is not None for field in fields)
+
+
+def _split_decimals(record: Record, width: int) -> bool:
+    """Whether at least every extra field can be the digits behind a comma, and no number has a point."""
+    whole = [_WHOLE.fullmatch(field) is not None for field in record]
+    pairs = sum(a and b for a, b in itertools.pairwise(whole))
+    return pairs >= len(record) - width > 0 and not any("." in field for field in record[1:])
+
+
+def read_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[Grid, list[Finding]]:
+    """The cells of the named sheet, of the first one without a name, and what is to be noted of them.
+
+    Raises:
+        TableError: if there is no such sheet, or no workbook.
+    """
+    _require_workbook(file, data)
+    try:
+        names, chosen, records = _load(data, sheet, calculated=True)
+    except Exception as error:  # whatever openpyxl, zipfile or the XML parser stumble over in a damaged file
+        stop("corrupt-workbook", f"the workbook is damaged ({type(error).__name__}: {error})", _SAVE_AGAIN, file)
+    if chosen is None:
+        close = difflib.get_close_matches(sheet or "", names, 1)
+        hint = f"; did you mean '{close[0]}'" if close else ""
+        message = f"there is no sheet '{sheet}' (the workbook has {listing(quoted(names), 12)}){hint}"
+        stop("missing-sheet", message, f"Name one of these with {setting('sheet')}", file)
+    findings = []
+    if sheet is None and len(names) > 1:
+        message = f"the first sheet '{chosen}' was read, of {listing(quoted(names), 8)}"
+        findings.append(Finding("note", "first-sheet", message, _ANOTHER, file))
+    while records and all(is_blank(cell) for cell in records[-1]):
+        records.pop()
+    if not records:
+        raise TableError([*findings, Finding("error", "empty-file", f"the sheet '{chosen}' is empty", _ANOTHER, file)])
+    start, kept = find_rows(file, records, findings)
+    width = max(place + 1 for record in records for place, cell in enumerate(record) if not is_blank(cell))
+    padded = [[*record[:width], *[None] * (width - len(record))] for record in records]
+    if any(is_blank(cell) for place in (start, *kept) for cell in padded[place]):
+        _mark_formulas(data, chosen, padded)
+    rows = [place + 1 for place in kept]
+    cells = [padded[place] for place in kept]
+    return build_grid(file, padded[start], cells, rows, findings, header_row=start + 1), findings
+
+
+def _require_workbook(file: str, data: bytes) -> None:
+    if data.startswith(b"\xd0\xcf\x11\xe0"):
+        message = "this is an old .xls workbook, or one that is protected with a password"
+        fix = "Open it in Excel, take the password off and save it as 'Excel Workbook (*.xlsx)'"
+        stop("corrupt-workbook", message, fix, file)
+    if not data.startswith(b"PK"):
+        fix = "Save it again from Excel as .xlsx; if it is a text file, give it the ending .csv"
+        stop("corrupt-workbook", "the content is not that of an Excel workbook", fix, file)
+
+
+def _load(data: bytes, sheet: str | None, *, calculated: bool) -> tuple[list[str], str | None, list[list[object]]]:
+    """Names of the sheets, the one chosen (``None``: not there) and its cells, calculated or as formulas."""
+    import openpyxl  # loaded here: it takes a quarter of a second, and a CSV needs none of it
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # openpyxl warns of styles and validations, which hold no measurements
+        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=calculated)
+        try:
+            names: list[str] = [each.title for each in book.worksheets]
+            chosen = sheet if sheet is not None else names[0]
+            if chosen not in names:
+                return names, None, []
+            page = book[chosen]
+            page.reset_dimensions()  # some writers state a size that is too small, and rows would be lost
+            return names, chosen, [list(record) for record in page.iter_rows(values_only=True)]
+        finally:
+            book.close()
+
+
+def _mark_formulas(data: bytes, sheet: str, records: Sequence[list[object]]) -> None:
+    """Put FORMULA into the cells that look blank because a program wrote a formula and no result."""
+    for record, formulas in zip(records, _load(data, sheet, calculated=False)[2], strict=False):
+        for place, formula in enumerate(formulas[: len(record)]):
+            if record[place] is None and formula is not None:
+                record[place] = FORMULA
