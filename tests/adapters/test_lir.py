@@ -47,10 +47,12 @@ from lindley.adapters.sklearn import TwoLevelClassifier
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.runner import run_experiment
+from lindley.system.kinds import register
 from lindley.system.names import ModelName, known_names
 from lindley.system.train import train
 from lindley.table.splits import Protocol, make_split
 from lindley.table.table import Table
+from tests.system.test_kinds import DOUBTFUL
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,6 +168,18 @@ def test_lir_is_one_more_door_to_the_same_system() -> None:
         np.testing.assert_allclose(system.llr_pairs(pairs.features_trace, pairs.features_ref), through_lir, rtol=1e-9)
         classifier = TwoLevelClassifier(model, random_state=5).fit(TRAIN.features, TRAIN.source_ids)
         np.testing.assert_allclose(classifier.decision_function(pairs.features), through_lir, rtol=1e-9)
+
+
+def test_a_kind_of_ones_own_is_at_home_in_lir(tmp_path: Path) -> None:
+    with register(DOUBTFUL):
+        fitted = adapter.TwoLevelSystem("doubtful+logistic", options={"doubt": 0.3}).fit(TRAIN)
+        assert np.isfinite(fitted.apply(TEST).llrs).all()
+        plain, half = (adapter.TwoLevelSystem(name).fit(TRAIN).apply(TEST).llrs for name in ("tlm", "doubtful"))
+        np.testing.assert_allclose(half, 0.5 * plain)
+        train(Table.from_arrays(TRAIN.features, TRAIN.source_ids), "doubtful").save(tmp_path / "it.safetensors")
+        saved = adapter.SavedSystem(tmp_path / "it.safetensors", bounded=False)
+        with pytest.warns(UserWarning, match="does not name its features"):
+            np.testing.assert_allclose(saved.apply(TEST).llrs, half)
 
 
 @pytest.mark.parametrize(

@@ -66,20 +66,22 @@ def fit_doubtful(task: Task) -> Fitted:
     return refittable(fit, task)
 
 
+DOUBTFUL = Kind(
+    name="doubtful",
+    label="in doubt",
+    words="the classical model, which says a part of what it thinks",
+    fit=f"{__name__}:fit_doubtful",
+    stores=(f"{__name__}:Doubtful", "lindley.models.between:NormalBetween"),
+    can=frozenset({"parts", "shares"}),
+    options=DoubtfulOptions,
+    replicates=3,
+)
+
+
 @pytest.fixture
 def doubtful() -> Iterator[Kind]:
-    kind = Kind(
-        name="doubtful",
-        label="in doubt",
-        words="the classical model, which says a part of what it thinks",
-        fit=f"{__name__}:fit_doubtful",
-        stores=(f"{__name__}:Doubtful", "lindley.models.between:NormalBetween"),
-        can=frozenset({"parts", "shares"}),
-        options=DoubtfulOptions,
-        replicates=3,
-    )
-    with register(kind):
-        yield kind
+    with register(DOUBTFUL):
+        yield DOUBTFUL
 
 
 def test_one_entry_makes_a_model_at_home_everywhere(doubtful: Kind, tmp_path: Path) -> None:
