@@ -20,7 +20,8 @@ from lindley.system.train import train
 from lindley.table.splits import Part, Split, make_split
 from lindley.table.table import Table
 
-BEFORE: dict[str, Any] = json.loads(Path(__file__).with_name("doors.json").read_text())
+NUMBERS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("doors.json").read_text())
+BEFORE = NUMBERS["run"]
 SEED = 3
 
 
@@ -57,6 +58,14 @@ def test_a_run_gives_the_numbers_that_it_always_gave(run: SavedRun, name: str) -
     np.testing.assert_allclose(run.llr(name, 0)[:4, :4], before["llr"], rtol=1e-5, atol=1e-5)
     for now, then in zip(result.calibration, before["calibration"], strict=False):
         assert [step["name"] for step in now] == [step["name"] for step in then]
+
+
+@pytest.mark.parametrize("name", NUMBERS["train"])
+def test_a_training_gives_the_numbers_that_it_always_gave(name: str) -> None:
+    """On three instances of every source, where it matters which of them are set beside each other."""
+    table = make_table()
+    llr = train(table, name, replicates=0, seed=SEED).llr_matrix(table.values[:12:3], table.values[1:12:3] + 0.05)
+    np.testing.assert_allclose(llr, NUMBERS["train"][name], rtol=1e-6, atol=1e-6)
 
 
 def items(part: Part, source: np.ndarray, of_trace: bool) -> list[Floats]:

@@ -164,9 +164,8 @@ def fit_table(
     if trained or (keep and validation > 0):
         kept = _kept(table, validation, stream(own, "unseen"))
     seen, unseen = np.flatnonzero(~kept), np.flatnonzero(kept)
-    draw = stream(own, "instances")
-    learn = _drawn(table, seen, draw)
-    others = _drawn(table, unseen, draw) if trained else None
+    learn = _drawn(table, seen, None)
+    others = _drawn(table, unseen, None) if trained else None
     pairs = None
     if name.calibrations or validated:
         pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
