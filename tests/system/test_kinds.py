@@ -16,6 +16,7 @@ import lindley
 from lindley.adapters.sklearn import TwoLevelClassifier
 from lindley.calibration import CALIBRATIONS as STEPS
 from lindley.casework.case import make_case
+from lindley.cli import options
 from lindley.errors import LindleyError
 from lindley.experiment.saved import SavedRun
 from lindley.models.between import Scatter
@@ -127,6 +128,13 @@ def test_a_file_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
 def test_names_are_not_taken_twice() -> None:
     with pytest.raises(ValueError, match="there is a kind 'tlm' already"), register(KINDS["tlm"]):
         pass
+
+
+def test_help_texts_name_what_there_is() -> None:
+    """They are written out, so that the help needs no registry."""
+    shown = [kind.name for kind in KINDS.values() if not kind.name.startswith("ntlm-") and "parts" in kind.can]
+    assert options.MODELS.split(", ") == shown
+    assert options.CALIBRATIONS.split(", ") == [f"+{step}" for step in CALIBRATIONS]
 
 
 def test_what_stands_around_a_model_exists() -> None:
