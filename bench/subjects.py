@@ -29,7 +29,7 @@ def sources(n: int, features: int, seed: int) -> Part:
 def fit(name: str, part: Part) -> PairModel:
     """A model that is fitted, and not trained."""
     if name == "robust":
-        return fit_robust([[part]], [0]).model
+        return fit_robust([part], [0]).model
     return fit_classical([part], {"tlm": "normal", "tlm-kde": "kernel"}[name])  # type: ignore[arg-type]
 
 
@@ -40,7 +40,7 @@ def model_to_score(name: str, part: Part) -> PairModel:
     maximum-likelihood start begins with: its numbers are not those of a trained one, and take as long.
     """
     if name == "robust":
-        return _some_scalars().again([[part]])
+        return _some_scalars().again([part])
     if name == VARYING:
         from lindley.models.neural.integration import integrate_varying
 
@@ -51,4 +51,4 @@ def model_to_score(name: str, part: Part) -> PairModel:
 
 @cache
 def _some_scalars() -> FittedRobust:
-    return fit_robust([[sources(60, 4, seed=8)]], [0])
+    return fit_robust([sources(60, 4, seed=8)], [0])

@@ -53,5 +53,5 @@ MODELS: dict[str, Callable[[], TwoLevel | Robust | Averaged]] = {
     "heavy-tailed": cache(lambda: cast(TwoLevel, fit_heavy_tailed(Task(PARTS)).model)),
     "quadratic": cache(lambda: train_nplda(Task(PARTS, PARTS, [1, 2], {"epochs": 2}))[0]),
     "averaged": cache(lambda: fit_full_bayes(PARTS, [1, 2], draws=8)),
-    "robust": cache(lambda: fit_robust([[part] for part in PARTS], [1, 2]).model),
+    "robust": cache(lambda: fit_robust(PARTS, [1, 2]).model),
 }

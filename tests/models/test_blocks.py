@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lindley.models.blocks import ON_GPU, at_a_time, or_stop, pieces, side_by_side
-from tests.models.robust.test_model import items, make
+from tests.models.robust.simulate import items, make
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -16,7 +16,7 @@ from lindley.evaluation.axes import analyse_axes
 from lindley.evaluation.curves import pav_curve
 from lindley.evaluation.metrics import cllr, cllr_min, eer
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
-from lindley.experiment.results import ModelResult
+from lindley.experiment.results import ModelResult, SizeResult
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
 from lindley.llrs import LLRs
@@ -50,6 +50,7 @@ class MadeRun:
     two_level: dict[str, list[TwoLevel]] = field(default_factory=dict)
     histories: dict[str, History] = field(default_factory=dict)
     oracle_cllr: list[float] | None = None
+    oracle_series: tuple[SizeResult, ...] = ()
     findings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -413,6 +414,27 @@ def test_a_real_run(real: SavedRun) -> None:
         ["raw TLM", "point value", "varying, integrated"],
         ["raw TLM", "point value"],
     ]
+
+
+def test_the_series_of_a_real_run(real: SavedRun) -> None:
+    """Three measurements of every source: 1×1 and 1×2, of all models and of the oracle."""
+    figure = build_report(real).series
+    assert figure is not None
+    assert figure.sizes == ((1, 1), (1, 2))
+    assert figure.fitted == (1, 1)
+    assert (figure.sources, figure.all_sources) == ((150, 150), 150)
+    assert [row.name for row in figure.rows] == [*real.models, "oracle"]
+    results = [*(real.result(name).series for name in real.models), real.oracle_series]
+    for row, series in zip(figure.rows, results, strict=True):
+        for place, at in enumerate(series):
+            assert row.cllr[place] == pytest.approx(np.mean(at.cllr))
+            assert row.error[place] == pytest.approx(2 * np.std(at.cllr, ddof=1) / np.sqrt(3))
+    roots = {row.name: row.root for row in figure.rows}
+    assert roots["tlm"] == roots["tlm+logistic+elub"] != roots["yeo-johnson:tlm"]
+
+
+def test_a_run_without_a_series_has_no_figure_of_it() -> None:
+    assert made(glass(), 2).report().series is None
 
 
 def test_axis_llrs_of_a_real_run_sum_to_its_llrs(real: SavedRun) -> None:

@@ -21,7 +21,7 @@ from lindley.pages.palette import STYLE_COLOURS
 from lindley.pages.run_drawings import draw_outliers, draw_pictures, draw_scatter_matrix, save_pictures
 from lindley.pages.run_figures import Report
 from lindley.pages.run_page import MOST_COLUMNS, covariance_table, render_run, write_report
-from lindley.pages.run_words import headline
+from lindley.pages.run_words import headline, series_words
 from tests.pages.factory import HOSTILE, make_report
 
 NO_PICTURES: dict[str, Picture] = {}
@@ -151,7 +151,8 @@ def test_controls_have_labels_and_pictures_have_words(report: Report, pictures: 
     labelled = {a.get("for") for tag, a in page.elements if tag == "label"}
     assert {a["id"] for tag, a in page.elements if tag == "select"} <= labelled
     images = [a for tag, a in page.elements if tag == "img"]
-    assert len(images) == 2 + 8 + len(report.kinds)  # scatter matrices, and still pictures of all else
+    # scatter matrices, and still pictures of all else but the series, whose table says the same
+    assert len(images) == 2 + 8 + len(report.kinds)
     assert all(a.get("alt") for a in images)
 
 
@@ -169,6 +170,30 @@ def test_the_headline_names_the_best_model_the_benchmarks_and_the_floor(report: 
     alone = replace(report, summary=replace(report.summary, rows=(best,), oracle=None, splits=1))
     assert len(headline(alone)) == 1
     assert "one split" in headline(alone)[0]
+
+
+def test_the_series_says_what_was_done_and_marks_the_lowest_model(report: Report, page: Page) -> None:
+    assert report.series is not None
+    said = series_words(report)
+    assert "From 1×1 to 2×3 measurements" in said[0]
+    assert f"falls for {len(report.models)} of {len(report.models)} models" in said[0]
+    assert "fitted as the protocol says, with 1×1" in said[1]
+    assert "Calibrations were fitted" in said[2]
+    assert "fewer sources" in said[3]
+    assert all(sentence in page.text for sentence in said)
+    assert "28 of 30" in page.text  # sources with enough measurements
+    assert sum("best" in (a.get("class") or "").split() for tag, a in page.elements if tag == "td") == 3
+    (raw,) = [row for row in report.series.rows if row.name == "tlm"]
+    alone = replace(report, series=replace(report.series, rows=(raw,), sources=(30, 30, 30)), best="tlm")
+    assert series_words(alone)[0].endswith(".")
+    assert "models" not in series_words(alone)[0]
+    assert len(series_words(alone)) == 3
+
+
+def test_a_table_of_one_size_has_no_series_in_its_report(report: Report) -> None:
+    without = replace(report, series=None)
+    assert "More measurements" not in render_run(without, NO_PICTURES)
+    assert "series" not in draw_pictures(without, every_loss=False)
 
 
 def test_a_score_does_not_claim_similarity_over_typicality(report: Report) -> None:
@@ -223,6 +248,7 @@ def test_saved_pictures_are_svg_and_png_with_a_loss_per_neural_model(
     stems = {path.stem for path in paths}
     assert {
         "summary",
+        "series",
         "best-omnibus",
         "best-axes-llr",
         "best-outliers",

@@ -11,7 +11,7 @@ import pytest
 
 from lindley.evaluation.curves import Histogram, PavCurve
 from lindley.pages import run_screen
-from lindley.pages.run_figures import Report, SummaryFigure, calibration_limits, summary_layout
+from lindley.pages.run_figures import Report, SummaryFigure, calibration_limits, series_layout, summary_layout
 from lindley.pages.run_screen.one_model import calibration_figure, histogram_figure
 from lindley.pages.run_screen.parts import rounded, safe
 from tests.pages.factory import HOSTILE, make_report
@@ -64,6 +64,32 @@ def test_bands_are_the_best_benchmarks_by_validation_the_oracle_and_neutral(repo
         s for s in run_screen.summary_figure(report.summary)["layout"]["shapes"] if s["type"] == "line" and "yref" in s
     ]
     assert [line["x0"] for line in lines] == [band.mean for band in layout.bands]
+
+
+def test_the_series_shows_every_model_and_the_oracle_at_every_size(report: Report) -> None:
+    assert report.series is not None
+    figure = run_screen.series_figure(report.series)
+    assert figure["layout"]["xaxis"]["ticktext"] == ["1×1", "2×2", "2×3"]
+    assert figure["layout"]["yaxis"]["type"] == "log"
+    for trace, row in zip(figure["data"], report.series.rows, strict=True):
+        shown = trace["y"] if row.family is not None else trace["y"][:2]  # a log axis has no place for the oracle's 0
+        assert close(shown, row.cllr[: len(shown)])
+        assert close(trace["error_y"]["array"], row.error)
+        assert [round(x) for x in trace["x"]] == [0, 1, 2]
+    assert figure["data"][-1]["y"][2] is None
+    lines = series_layout(report.series).lines
+    look = {line.row.name: (line.colour, line.dash) for line in lines}
+    assert look["tlm"][0] == look["tlm+logistic"][0]  # of one fit
+    assert look["tlm"][1] != look["tlm+logistic"][1]
+    assert look["tlm"][0] != look["yeo-johnson:tlm"][0]
+
+
+def test_the_series_of_one_split_has_no_error_bars(report: Report) -> None:
+    assert report.series is not None
+    rows = tuple(replace(row, error=(0.0, 0.0, 0.0), cllr=(0.4, 0.3, 0.2)) for row in report.series.rows)
+    figure = run_screen.series_figure(replace(report.series, rows=rows))
+    assert not any(trace["error_y"]["visible"] for trace in figure["data"])
+    assert "type" not in figure["layout"]["yaxis"]
 
 
 @pytest.mark.parametrize(("highest", "log"), [(0.05, False), (3.0, True)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from lindley.table.splits import Part, draw_instances, order_instances
+from lindley.table.splits import Part, draw_instances, draw_nested, order_instances, series_sizes
 
 SOURCE = np.array(["b", "a", "b", "c", "b", "a", "b"])
 
@@ -64,3 +64,37 @@ def test_a_part_takes_the_group_along() -> None:
     assert part.group is not None
     assert part.group.tolist() == ["A", "A", "B", "B"]
     assert part.trace.source.tolist() == ["a", "b"] == part.ref.source.tolist()
+
+
+@pytest.mark.parametrize(
+    ("counts", "sizes"),
+    [
+        ([2, 2, 2], []),  # 1×1 is all there is
+        ([3, 3, 3], [(1, 1), (1, 2)]),
+        ([6] * 4, [(1, 1), (2, 2), (3, 3)]),
+        ([9] * 4, [(1, 1), (2, 2), (3, 3), (4, 4), (4, 5)]),
+        ([40] * 4, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]),
+        ([4, 4, 1, 1], [(1, 1), (2, 2)]),  # half of the sources will do
+        ([4, 4, 1, 1, 1], []),
+    ],
+)
+def test_a_series_goes_as_far_as_half_of_the_sources_do(counts: list[int], sizes: list[tuple[int, int]]) -> None:
+    assert series_sizes(np.repeat(np.arange(len(counts)), counts)) == sizes
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(0, 2**32))
+def test_the_draws_of_a_series_lie_within_each_other(counts: list[int], seed: int) -> None:
+    source = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    sizes = [(1, 1), (2, 2), (3, 3), (3, 4)]
+    before: dict[int, tuple[set[int], set[int]]] = {}
+    for (m, n), (rows, is_trace) in reversed(
+        list(zip(sizes, draw_nested(source, sizes, np.random.default_rng(seed)), strict=True))
+    ):
+        assert set(source[rows].tolist()) == {i for i, count in enumerate(counts) if count >= m + n}
+        for each in set(source[rows].tolist()):
+            trace, ref = (set(rows[(source[rows] == each) & side].tolist()) for side in (is_trace, ~is_trace))
+            assert (len(trace), len(ref)) == (m, n)
+            if each in before:
+                assert trace <= before[each][0]
+                assert ref <= before[each][1]
+            before[each] = trace, ref

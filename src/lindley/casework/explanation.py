@@ -22,7 +22,7 @@ import torch
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import Scatter
-from lindley.models.two_level import PairModel, scatter_squares
+from lindley.models.two_level import PairModel, item_scatter
 from lindley.system.system import System
 from lindley.table.splits import Side
 
@@ -120,22 +120,22 @@ class _Pair:
     y: torch.Tensor
     n_trace: int
     n_ref: int
-    squares: tuple[torch.Tensor, torch.Tensor] | None  # (axis,) each
+    scattered: tuple[torch.Tensor, torch.Tensor] | None  # how the instances of each lie around their mean
 
     @classmethod
     def of(cls, model: PairModel, trace: Side, ref: Side) -> _Pair:
         n_trace, n_ref = int(trace.count[0]), int(ref.count[0])
-        squares = None
+        scattered = None
         if model.uses_scatter and n_trace + n_ref > 2:
-            squares = (scatter_squares(model, trace)[0], scatter_squares(model, ref)[0])
+            scattered = item_scatter(model, trace, np.arange(1))[0], item_scatter(model, ref, np.arange(1))[0]
         x, y = (torch.from_numpy(side.mean[0].copy()) for side in (trace, ref))
-        return cls(model, x, y, n_trace, n_ref, squares)
+        return cls(model, x, y, n_trace, n_ref, scattered)
 
     def scatter(self, n: int) -> Scatter | None:
         """The scatter of n copies of the pair."""
-        if self.squares is None:
+        if self.scattered is None:
             return None
-        of_x, of_y = (t.expand(1, n, -1) for t in self.squares)
+        of_x, of_y = (t.expand(1, n, -1) for t in self.scattered)
         return Scatter(of_x, of_y, self.n_trace - 1, self.n_ref - 1)
 
     def ln_parts(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -200,9 +200,8 @@ def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> 
     import torch
 
     from lindley.models.between import Scatter
-    from lindley.models.two_level import item_squares
+    from lindley.models.two_level import item_scatter
 
-    squares = tuple(item_squares(model, side) for side in (trace, ref)) if model.uses_scatter else None
     llr = np.empty((len(i), model.projection.shape[-1]))
     # d and e belong to a number of instances, so pairs of equal numbers are scored together.
     numbers, group = np.unique(np.stack([trace.count[i], ref.count[j]]), axis=1, return_inverse=True)
@@ -212,10 +211,9 @@ def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> 
             some = members[start : start + BLOCK_PAIRS]
             x, y = (torch.from_numpy(mean).to(model.centre)[None] for mean in (trace.mean[i[some]], ref.mean[j[some]]))
             scatter = None
-            if squares is not None:
-                scatter = Scatter(
-                    squares[0][i[some]][None], squares[1][j[some]][None], int(n_trace) - 1, int(n_ref) - 1
-                )
+            if model.uses_scatter and n_trace + n_ref > 2:
+                of_x, of_y = item_scatter(model, trace, i[some])[None], item_scatter(model, ref, j[some])[None]
+                scatter = Scatter(of_x, of_y, int(n_trace) - 1, int(n_ref) - 1)
             llr[some] = model.ln_lr_pairs(x, y, int(n_trace), int(n_ref), scatter)[0].cpu().numpy() / LN10
     return llr
 

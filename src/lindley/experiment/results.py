@@ -18,14 +18,40 @@ from lindley.experiment.folder import RESULTS, writable_folder
 from lindley.experiment.work import ORACLE, Unit, code_digest
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
+from lindley.table.splits import Size
 from lindley.table.table import Table, write_atomically
 
 if TYPE_CHECKING:
     from lindley.experiment.saved import SavedRun
 
-__all__ = ["ComparedModel", "Comparison", "ModelResult", "Results", "compare", "two_sem"]
+__all__ = ["ComparedModel", "Comparison", "ModelResult", "Results", "SizeResult", "compare", "two_sem"]
 
 SCHEMA = 2
+
+
+@dataclass(frozen=True)
+class SizeResult:
+    """The test metrics of a model with M × N instances of a pair, in the order of the splits."""
+
+    instances: Size
+    sources: tuple[int, ...]  # of the test part that have so many
+    cllr: tuple[float, ...]
+    cllr_min: tuple[float, ...]
+
+    @classmethod
+    def join(cls, entries: Sequence[dict[str, Any]]) -> tuple[SizeResult, ...]:
+        """The series of a model, or of the oracle: put together from its units, at the sizes that all of them have."""
+        of_units = [{tuple(at["instances"]): at for at in entry.get("series", ())} for entry in entries]
+        sizes = [size for size in (of_units[0] if of_units else ()) if all(size in unit for unit in of_units)]
+
+        def values(size: Size, metric: str) -> tuple[Any, ...]:
+            return tuple(value for unit in of_units for value in unit[size][metric])
+
+        return tuple(cls(size, *(values(size, metric) for metric in ("sources", "cllr", "cllr_min"))) for size in sizes)
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the list ``series`` in results.json."""
+        return {name: list(values) for name, values in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,7 @@ class ModelResult:
     test_cllr_min: tuple[float, ...]
     calibration: tuple[list[dict[str, Any]], ...]  # per split, the steps and their numbers; empty for raw models
     seconds: float
+    series: tuple[SizeResult, ...] = ()  # with 1×1, 2×2, … instances, where the table has more than two of a source
 
     @classmethod
     def join(cls, model: str, entries: Sequence[dict[str, Any]]) -> ModelResult:
@@ -53,6 +80,7 @@ class ModelResult:
             values("test", "cllr_min"),
             tuple(steps for entry in entries for steps in entry.get("calibration", [])),
             round(sum(entry["seconds"] for entry in entries), 3),
+            SizeResult.join(entries),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -62,6 +90,7 @@ class ModelResult:
             "validate": {"cllr": list(self.validate_cllr)},
             "test": {"cllr": list(self.test_cllr), "cllr_min": list(self.test_cllr_min)},
             **({"calibration": list(self.calibration)} if self.calibration else {}),
+            "series": [size.to_json() for size in self.series],
             "seconds": self.seconds,
         }
 
@@ -83,6 +112,7 @@ class Results:
     table: Table
     models: dict[str, ModelResult]  # by the names of their rows
     oracle_cllr: list[float] | None
+    oracle_series: tuple[SizeResult, ...] = ()
 
     def __repr__(self) -> str:
         best = min(self.models, key=lambda row: fmean(self.models[row].test_cllr))
@@ -100,7 +130,7 @@ class Results:
 
         models = {row: ModelResult.join(str(name), entries(name)) for row, name in experiment.rows.items()}
         oracle = [value for entry in entries(ORACLE) for value in entry["test"]["cllr"]]
-        return cls(experiment, table, models, oracle or None)
+        return cls(experiment, table, models, oracle or None, SizeResult.join(entries(ORACLE)))
 
     def to_json(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -118,7 +148,8 @@ class Results:
         content["protocol"] = asdict(experiment.protocol)
         content["training"] = experiment.training.model_dump(mode="json")
         if self.oracle_cllr is not None:
-            content["oracle"] = {"test": {"cllr": self.oracle_cllr}}
+            series = [size.to_json() for size in self.oracle_series]
+            content["oracle"] = {"test": {"cllr": self.oracle_cllr}, "series": series}
         content["models"] = {row: result.to_json() for row, result in self.models.items()}
         content["environment"] = {
             **versions(),

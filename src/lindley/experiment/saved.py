@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import EXPERIMENT, RESULTS, read_arrays, read_table_file, read_unit_file, read_whole
-from lindley.experiment.results import SCHEMA, ModelResult, Results
+from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
 from lindley.llrs import Floats, LLRs
 from lindley.models.fitting import History
@@ -91,6 +91,11 @@ class SavedRun:
         """Test Cllr of the true LRs, where they are known."""
         return self.content["oracle"]["test"]["cllr"] if "oracle" in self.content else None
 
+    @property
+    def oracle_series(self) -> tuple[SizeResult, ...]:
+        """Test figures of the true LRs at every size of the series, where they are known."""
+        return SizeResult.join([self.content.get("oracle", {})])
+
     def spec(self, row: str) -> ModelName:
         """The model behind a row."""
         try:
@@ -153,7 +158,8 @@ class SavedRun:
         figures = {row: self.result(row) for row in self.models}
         try:
             made = Results.join(self.experiment, self.table, self._records)
-            same = made.oracle_cllr == self.oracle_cllr and made.models == figures
+            oracle = (made.oracle_cllr, made.oracle_series) == (self.oracle_cllr, self.oracle_series)
+            same = oracle and made.models == figures
         except (KeyError, TypeError, ValueError):
             same = False
         if not same:

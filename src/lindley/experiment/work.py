@@ -4,7 +4,8 @@ A family is a model that is fitted or trained, its *root*, and everything that b
 splits are grouped the same way wherever the work is done, because the last bits of a training depend on which runs share a
 tensor program. So a unit gives the same bytes on one machine or on ten, today or after a power cut.
 
-`do_unit` does one: split, fit, score, integrate, calibrate, evaluate. The result is bytes and plain numbers. It runs with one
+`do_unit` does one: split, fit, score, integrate, calibrate, evaluate. At the end the same systems score the test sources again
+with 1×1, 2×2, … instances, as far as the table has them: a *series*. The result is bytes and plain numbers. It runs with one
 thread for linear algebra, so that the last bits do not depend on how many cores a machine has; training puts its runs on two
 cores by itself.
 """
@@ -39,11 +40,12 @@ from lindley.models.two_level import score
 from lindley.system.fit import Material, Settings, Stage, fit_family
 from lindley.system.kinds import fetch
 from lindley.system.names import ModelName
-from lindley.system.provenance import run_seed, versions
+from lindley.system.provenance import run_seed, stream, versions
+from lindley.system.system import System
 from lindley.table.read import read_table
 from lindley.table.scaling import Scaling
 from lindley.table.simulated import glass_population
-from lindley.table.splits import Part, Split, make_split
+from lindley.table.splits import Part, Size, Split, draw_nested, make_split, series_sizes
 from lindley.table.table import Table
 
 __all__ = ["ORACLE", "Finished", "Unit", "code_digest", "do_unit", "make_units", "model_file"]
@@ -184,13 +186,15 @@ def do_unit(
     rows = set(experiment.rows.values())
     files: dict[str, bytes] = {}
     models: dict[str, Any] = {}
+    systems: dict[ModelName, System] = {}
     options = tuple(training.model_dump(exclude={"group", "device"}).items())
     settings = Settings(options, device=training.device, watched=None, threads=threads, progress=report)
     with one_thread(), threadpool_limits(1):
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]
         tests = [split.raw[2] for split in splits]
+        sized = _sized_tests(table, splits, experiment.protocol.seed)
         if unit.root == ORACLE:
-            return Finished({}, {"models": {str(ORACLE): _figures(_oracle(splits), tests)}})
+            return Finished({}, {"models": {str(ORACLE): _oracle(tests, sized)}})
         for stage, scored in _scored(unit, experiment, table, splits, settings):
             name = stage.name
             if stage.history is not None:
@@ -203,6 +207,9 @@ def do_unit(
                 files[model_file(name, unit.span, "system.safetensors")] = system.to_bytes()
                 files[model_file(name, unit.span, "llrs.npz")] = _npz(_llr_arrays(unit, scored, tests))
                 models[str(name)] = _figures(scored, tests)
+                systems[name] = system
+        for name, series in _series(systems, sized).items():
+            models[str(name)]["series"] = series
     return Finished(files, {"models": models})
 
 
@@ -244,15 +251,54 @@ def _material(root: ModelName, split: Split, table: Table, seed: int) -> Materia
     return Material(both, None, both, seed, where)
 
 
-def _oracle(splits: Sequence[Split]) -> _Scored:
-    """The true LRs, of measurements as they are."""
-    started = time.perf_counter()
+def _sized_tests(table: Table, splits: Sequence[Split], seed: int) -> dict[Size, list[Part]]:
+    """The test sources of every split with instances drawn anew, for every size: those that have enough of them.
+
+    A size is left out if a split has fewer than two such sources, and so no pairs.
+    """
+    sizes = series_sizes(table.source)
+    drawn: dict[Size, list[Part]] = {size: [] for size in sizes}
+    for split in splits:
+        inside = np.flatnonzero(np.isin(table.source, split.raw[2].source))
+        rng = stream(run_seed(seed, split.index), "series")
+        for size, (some, is_trace) in zip(sizes, draw_nested(table.source[inside], sizes, rng), strict=True):
+            rows = inside[some]
+            drawn[size].append(Part(table.values[rows], table.source[rows], is_trace))
+    return {size: parts for size, parts in drawn.items() if min(len(part.trace.source) for part in parts) > 1}
+
+
+def _series(systems: Mapping[ModelName, System], sized: Mapping[Size, list[Part]]) -> dict[ModelName, list[Any]]:
+    """Of every system, its figures at every size. Those that share a model share its LLRs, held for one size at a time."""
+    sharing: dict[ModelName, list[ModelName]] = {}
+    for name in systems:
+        sharing.setdefault(replace(name, calibrations=()), []).append(name)
+    series: dict[ModelName, list[Any]] = {name: [] for name in systems}
+    for names in sharing.values():
+        for size, parts in sized.items():
+            traces, refs = ([getattr(part, side) for part in parts] for side in ("trace", "ref"))
+            raw = systems[names[0]].uncalibrated(traces, refs)
+            for name in names:
+                llrs = [systems[name].calibrated(llr, run) for run, llr in enumerate(raw)]
+                series[name].append(_at_size(size, parts, llrs))
+    return series
+
+
+def _at_size(size: Size, parts: Sequence[Part], llrs: Sequence[Floats]) -> dict[str, Any]:
+    """What `lindley.experiment.results.SizeResult` holds, of the splits of a unit."""
+    return {"instances": list(size), "sources": [len(part.trace.source) for part in parts], **_costs(parts, llrs)}
+
+
+def _oracle(tests: Sequence[Part], sized: Mapping[Size, list[Part]]) -> dict[str, Any]:
+    """The figures of the true LRs, of measurements as they are."""
     population = glass_population()
     n = len(population.features)
     model = oracle(population, Scaling(np.zeros(n), np.ones(n)))
-    validate, test = ([score(model, [split.raw[k].trace], [split.raw[k].ref])[0] for split in splits] for k in (1, 2))
-    held_out = [_pairs(llr, split.raw[1]) for llr, split in zip(validate, splits, strict=True)]
-    return _Scored(held_out, test, [[] for _ in splits], time.perf_counter() - started)
+
+    def true(parts: Sequence[Part]) -> list[Floats]:
+        return [score(model, [part.trace], [part.ref])[0] for part in parts]
+
+    series = [_at_size(size, parts, true(parts)) for size, parts in sized.items()]
+    return {"test": _costs(tests, true(tests)), "series": series}
 
 
 def _pairs(llr: Floats, part: Part) -> LLRs:
@@ -260,15 +306,20 @@ def _pairs(llr: Floats, part: Part) -> LLRs:
 
 
 def _figures(scored: _Scored, tests: Sequence[Part]) -> dict[str, Any]:
-    test = [_pairs(llr, part) for llr, part in zip(scored.test, tests, strict=True)]
     figures: dict[str, Any] = {
         "validate": {"cllr": [float(cllr(llrs)) for llrs in scored.held_out]},
-        "test": {"cllr": [float(cllr(llrs)) for llrs in test], "cllr_min": [float(cllr_min(llrs)) for llrs in test]},
+        "test": _costs(tests, scored.test),
         "seconds": round(scored.seconds, 3),
     }
     if any(scored.calibration):
         figures["calibration"] = scored.calibration
     return figures
+
+
+def _costs(parts: Sequence[Part], llrs: Sequence[Floats]) -> dict[str, list[float]]:
+    """Cllr and Cllr_min of every part."""
+    pairs = [_pairs(llr, part) for llr, part in zip(llrs, parts, strict=True)]
+    return {"cllr": [float(cllr(each)) for each in pairs], "cllr_min": [float(cllr_min(each)) for each in pairs]}
 
 
 def _llr_arrays(unit: Unit, scored: _Scored, tests: Sequence[Part]) -> dict[str, NDArray[Any]]:

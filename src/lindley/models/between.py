@@ -29,12 +29,12 @@ __all__ = ["LN_2PI", "AxisLaw", "Between", "KernelBetween", "NormalBetween", "Sc
 class Scatter:
     """How the instances of an item scatter around their mean: what they tell of a within variance that is not known.
 
-    Sums of squares per axis, or along the directions that a model asks for (`lindley.models.two_level.scatter_squares`); each
-    has as many degrees of freedom as the item has instances, less one.
+    What a model's ``scatter_of`` makes of them: for most, sums of squares per axis, each with as many degrees of freedom as the
+    item has instances, less one.
     """
 
-    trace: Tensor  # (run, traces, axis)
-    ref: Tensor  # (run, refs, axis)
+    trace: Tensor  # (run, traces, axis or what else the model asks for)
+    ref: Tensor  # (run, refs, …)
     freedom_trace: int
     freedom_ref: int
 

@@ -19,7 +19,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
 from lindley.models.between import KernelBetween, NormalBetween, Scatter
 from lindley.models.blocks import pieces
-from lindley.models.two_level import PairModel, TwoLevel, scatter_squares, score
+from lindley.models.two_level import PairModel, TwoLevel, item_scatter, score
 from lindley.table.splits import Side
 
 __all__ = ["distinct_items", "score_pairs"]
@@ -88,9 +88,6 @@ def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
     llr = np.empty(len(trace))
     by_axes = _goes_by_axes(model)
     of_trace, of_ref = (torch.from_numpy(side.mean).to(model.centre)[None] for side in (traces, refs))
-    squares: tuple[Tensor, Tensor] | None = None
-    if model.uses_scatter:
-        squares = scatter_squares(model, traces)[None], scatter_squares(model, refs)[None]
     size = BLOCK_AXES if by_axes else BLOCK_DIAGONAL
     for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
         chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
@@ -103,9 +100,10 @@ def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
             some = chosen[begin : begin + size]
             i, j = torch.from_numpy(trace[some]), torch.from_numpy(ref[some])
             scatter = None
-            if squares is not None and n_trace + n_ref > 2:
-                scatter = Scatter(squares[0][:, i], squares[1][:, j], n_trace - 1, n_ref - 1)
             with torch.inference_mode():
+                if model.uses_scatter and n_trace + n_ref > 2:
+                    of_x, of_y = item_scatter(model, traces, trace[some]), item_scatter(model, refs, ref[some])
+                    scatter = Scatter(of_x[None], of_y[None], n_trace - 1, n_ref - 1)
                 if by_axes:
                     ln_lr = model.ln_lr_given(of_trace[:, i], of_ref[:, j], n_trace, n_ref, scatter)[0]
                 else:

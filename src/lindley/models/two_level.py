@@ -16,7 +16,7 @@ from lindley.llrs import LN10, Floats
 from lindley.models.between import AxisLaw, Between, KernelBetween, Scatter
 from lindley.table.splits import Side
 
-__all__ = ["SHARED", "PairModel", "TwoLevel", "item_squares", "map_tensors", "scatter_squares", "score", "take_runs"]
+__all__ = ["SHARED", "PairModel", "TwoLevel", "item_scatter", "item_squares", "map_tensors", "score", "take_runs"]
 
 Index = NDArray[np.intp]
 
@@ -63,6 +63,9 @@ class PairModel(Protocol):
 
     def between_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of the source means on the axes, (run, 1, axis) each."""
+
+    def scatter_of(self, instances: Tensor) -> Tensor:
+        """What a `Scatter` for the model holds of items (run, items, instance, feature): (run, items, …)."""
 
     def ln_lr(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -178,6 +181,10 @@ class TwoLevel:
         x, y = (t.flatten(0, 1)[:, None] for t in (trace, ref))
         return each.ln_lr(x, y, n_trace, n_ref, scatter).reshape(runs, pairs)
 
+    def scatter_of(self, instances: Tensor) -> Tensor:
+        """Sums of squares of the instances (run, items, instance, feature) around their means, on the axes."""
+        return squares_around_mean(self.project(instances.flatten(1, 2)).reshape(*instances.shape[:3], -1))
+
     def variances(self, n_trace: int, n_ref: int) -> tuple[Tensor, Tensor]:
         """Of the means of so many instances of a trace and of a ref, (run, 1, axis) each."""
         return self.var_within_trace / n_trace, self.var_within_ref / n_ref
@@ -205,7 +212,7 @@ def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> lis
             with torch.inference_mode():
                 scatter = None
                 if model.uses_scatter and n_trace + n_ref > 2:
-                    of_x, of_y = _padded_squares(model, traces, some_rows), _padded_squares(model, refs, some_columns)
+                    of_x, of_y = _padded_scatter(model, traces, some_rows), _padded_scatter(model, refs, some_columns)
                     scatter = Scatter(of_x, of_y, n_trace - 1, n_ref - 1)
                 llr = model.ln_lr(x, y, n_trace, n_ref, scatter).div_(LN10).cpu().numpy()
             for run, (r, c) in enumerate(zip(some_rows, some_columns, strict=True)):
@@ -262,27 +269,32 @@ def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Te
 
 def item_squares(model: PairModel, side: Side) -> Tensor:
     """Sums of squares of the instances of every item around its mean, on the axes of a model of one run: (items, axis)."""
-    return _sums_of_squares(model.project(torch.from_numpy(side.values).to(model.centre)[None])[0], side)
-
-
-def scatter_squares(model: PairModel, side: Side) -> Tensor:
-    """What a `Scatter` for the model holds of every item: on its axes, or along the directions that it asks for."""
-    project = getattr(model, "project_scatter", model.project)
-    return _sums_of_squares(project(torch.from_numpy(side.values).to(model.centre)[None])[0], side)
-
-
-def _sums_of_squares(values: Tensor, side: Side) -> Tensor:
-    """Of projected instances (rows, direction) around the means of their items: (items, direction)."""
+    values = model.project(torch.from_numpy(side.values).to(model.centre)[None])[0]
     item = torch.from_numpy(side.item).to(values.device)
     zeros = values.new_zeros((len(side.source), values.shape[-1]))
     means = zeros.index_add(0, item, values) / torch.from_numpy(side.count).to(values)[:, None]
     return zeros.index_add(0, item, (values - means[item]) ** 2)
 
 
-def _padded_squares(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
-    """The sums of squares of the chosen items of every run, (run, items, direction), filled up with zeros."""
-    found = [scatter_squares(take_runs(model, [run]), side) for run, side in enumerate(sides)]
-    squares = found[0].new_zeros((len(sides), _longest(indices), found[0].shape[-1]))
-    for run, (of_run, index) in enumerate(zip(found, indices, strict=True)):
-        squares[run, : len(index)] = of_run[torch.from_numpy(index).to(squares.device)]
-    return squares
+def squares_around_mean(values: Tensor) -> Tensor:
+    """Sums of squares of instances (run, items, instance, direction) around their means: (run, items, direction)."""
+    return ((values - values.mean(2, keepdim=True)) ** 2).sum(2)
+
+
+def item_scatter(model: PairModel, side: Side, items: Index) -> Tensor:
+    """What a `Scatter` for a model of one run holds of some items, all of equally many instances: (items, …)."""
+    order = np.argsort(side.item, kind="stable")
+    first = np.cumsum(side.count) - side.count
+    rows = order[first[items][:, None] + np.arange(side.count[items[0]])]
+    return model.scatter_of(torch.from_numpy(side.values[rows]).to(model.centre)[None])[0]
+
+
+def _padded_scatter(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
+    """The scatter of the chosen items of every run, (run, items, …), filled up with zeros."""
+    runs = enumerate(zip(sides, indices, strict=True))
+    found = {run: item_scatter(take_runs(model, [run]), side, index) for run, (side, index) in runs if len(index)}
+    some = next(iter(found.values()))
+    scatter = some.new_zeros((len(sides), _longest(indices), some.shape[-1]))
+    for run, of_run in found.items():
+        scatter[run, : len(of_run)] = of_run
+    return scatter

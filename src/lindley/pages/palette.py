@@ -19,6 +19,8 @@ __all__ = [
     "GRID",
     "IDENTITY",
     "INK",
+    "LINES",
+    "LINE_DASHES",
     "MARKS",
     "MUTED",
     "NEUTRAL",
@@ -36,6 +38,8 @@ TEST = "#0b4775"  # dark blue
 NEUTRAL = "#b3401f"  # the line of a system that says nothing
 BEST = "#00775a"  # the epoch that was kept
 BANDS = (AFTER_PAV, NEUTRAL)  # the best benchmark as it is, and the best one after calibration
+LINES = (SAME, DIFFERENT, AFTER_PAV, NEUTRAL, VALIDATE, MUTED)  # of models in one plot, those of one fit alike,
+LINE_DASHES = ("solid", "dash", "dashdot", "dot", "longdash")  # and told apart by dashes
 
 STYLE_COLOURS = {"ink": INK, "muted": MUTED, "accent": TEST, "same": SAME, "different": DIFFERENT, "validate": VALIDATE}
 """Colours by the names that the style sheet has for them."""

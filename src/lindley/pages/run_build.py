@@ -7,7 +7,7 @@ it shows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lindley.evaluation.pair_grid import PairGrid
-from lindley.experiment.results import ModelResult, two_sem
+from lindley.experiment.results import ModelResult, SizeResult, two_sem
 from lindley.models.classical import Moments, ShrinkageWarning
 from lindley.pages.run_figures import (
     CalibrationFigure,
@@ -23,12 +23,14 @@ from lindley.pages.run_figures import (
     DataFigure,
     ModelFigures,
     Report,
+    SeriesFigure,
+    SeriesRow,
     SummaryFigure,
     SummaryRow,
 )
 from lindley.pages.run_model import axis_panels, calibration_panel, find_outliers, loss_figure, omnibus_figure
-from lindley.pages.run_words import is_neural, kind, label, list_facts
-from lindley.system.kinds import INTEGRATIONS
+from lindley.pages.run_words import is_neural, kind, label, list_facts, model_labels
+from lindley.system.kinds import INTEGRATIONS, Family
 from lindley.system.names import ModelName
 from lindley.table.table import Table
 
@@ -116,6 +118,7 @@ def build_report(run: SavedRun) -> Report:
         data=data,
         findings=(*run.content["data"]["findings"], *notes),
         best=min(summary.rows, key=lambda row: (not row.keeps_reading, row.calibrated, row.validate)).name,
+        series=series_figure(run, model_labels(summary)),
     )
 
 
@@ -142,6 +145,32 @@ def summary_figure(run: SavedRun) -> SummaryFigure:
     true = run.oracle_cllr
     oracle = None if true is None else (fmean(true), two_sem(true))
     return SummaryFigure(tuple(rows), oracle, len(run.splits))
+
+
+def series_figure(run: SavedRun, labels: Mapping[str, str]) -> SeriesFigure | None:
+    """The means over the splits at every size of the test pairs; nothing if there is one size, or none."""
+    series = {name: run.result(name).series for name in run.models}
+    sizes = tuple(at.instances for at in series[run.models[0]])
+    if len(sizes) < 2:
+        return None
+
+    def row(name: str, label: str, family: Family | None, root: str, results: Sequence[SizeResult]) -> SeriesRow:
+        means, errors = (tuple(figure(at.cllr) for at in results) for figure in (fmean, two_sem))
+        return SeriesRow(name, label, family, root, means, errors)
+
+    specs = {name: run.spec(name) for name in run.models}
+    rows = [row(name, labels[name], spec.kind.family, str(spec.root), series[name]) for name, spec in specs.items()]
+    if run.oracle_series:
+        rows.append(row("oracle", "the oracle (true LRs)", None, "oracle", run.oracle_series))
+    count = np.unique(run.table.source, return_counts=True)[1]
+    protocol = run.experiment.protocol
+    return SeriesFigure(
+        sizes=sizes,
+        sources=tuple(int((count >= sum(size)).sum()) for size in sizes),
+        all_sources=len(count),
+        rows=tuple(rows),
+        fitted=(protocol.trace_instances, protocol.replicates - protocol.trace_instances),
+    )
 
 
 def compare_kinds(specs: Mapping[str, ModelName], choices: Mapping[str, RunChoice]) -> list[SideBySide]:

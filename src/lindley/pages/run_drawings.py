@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from lindley.llrs import Floats
 from lindley.pages import palette
-from lindley.pages.numerals import fixed, log_ticks, number, shorten
+from lindley.pages.numerals import fixed, log_ticks, number, shorten, times
 from lindley.pages.page import Picture, picture, sheet
 from lindley.pages.palette import DASHES
 from lindley.pages.run_figures import (
@@ -28,10 +28,12 @@ from lindley.pages.run_figures import (
     OmnibusFigure,
     OutlierFigure,
     Report,
+    SeriesFigure,
     SummaryFigure,
     SummaryLayout,
     calibration_limits,
     loss_limits,
+    series_layout,
     summary_layout,
 )
 from lindley.pages.run_words import panel_title
@@ -48,6 +50,7 @@ __all__ = [
     "draw_outliers",
     "draw_pictures",
     "draw_scatter_matrix",
+    "draw_series",
     "draw_summary",
     "save_pictures",
 ]
@@ -66,6 +69,8 @@ def draw_pictures(report: Report, every_loss: bool = True) -> dict[str, Picture]
     """The summary, the data, the model that is shown first and the loss of every neural model, by file name."""
     data = report.data
     drawings: dict[str, Callable[[], Figure]] = {"summary": partial(draw_summary, report.summary)}
+    if report.series is not None:
+        drawings["series"] = partial(draw_series, report.series)
     for at, figure in enumerate(report.kinds):
         drawings[f"calibration-kinds-{at + 1}"] = partial(draw_calibration, figure)
     model = next((m for m in report.models if m.name == report.best), None)
@@ -163,6 +168,28 @@ def _draw_bands(ax: Axes, layout: SummaryLayout, inner: float) -> None:
         box = {"fc": "white", "alpha": 0.8, "lw": 0, "pad": 0.5}
         at: Any = {"xy": (band.mean, up), "xycoords": ("data", "axes fraction"), "xytext": (away, 0)}
         ax.annotate(band.label, **at, **BESIDE, ha=side, color=band.colour, fontsize=7.5, bbox=box)
+
+
+def draw_series(figure: SeriesFigure) -> Figure:
+    """Cllr as measurements are added: a line per model."""
+    layout = series_layout(figure)
+    paper, ax = sheet(WIDTH, 3.3 + 0.09 * len(layout.lines))
+    for line in layout.lines:
+        mark = "" if line.mark is None else line.mark.print
+        style: dict[str, Any] = {"marker": mark, "ms": 4, "lw": 1.3, "ls": DASHES.get(line.dash, "-")}
+        ax.plot(line.places, line.cllr, color=line.colour, label=shorten(line.row.label, 36), **style)
+        if line.has_errors:
+            ends = np.array([line.below, line.above])
+            ax.errorbar(line.places, line.cllr, ends, fmt="none", ecolor=line.colour, elinewidth=0.8)
+    if layout.log:
+        ax.set_yscale("log")
+        _log_ticks(ax.yaxis, *layout.limits)
+    ax.set_ylim(*layout.limits)
+    ax.set_xticks(range(len(figure.sizes)), [times(size) for size in figure.sizes])
+    ax.set(xlabel="measurements: trace × ref", ylabel="mean test Cllr" + (", log scale" if layout.log else ""))
+    ax.grid(axis="y")
+    paper.legend(loc="outside upper center", ncols=3, columnspacing=1.4, handlelength=3.4)  # dashes need length
+    return paper
 
 
 def draw_loss(figure: LossFigure) -> Figure:

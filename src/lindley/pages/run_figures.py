@@ -7,6 +7,8 @@ that the screen and the printed figures agree. LLRs are log10. Arrays are float6
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +18,10 @@ from lindley.evaluation.curves import Ece, Histogram, PavCurve, Tippett
 from lindley.evaluation.pair_grid import NamedPair
 from lindley.llrs import Floats
 from lindley.pages.numerals import number, shorten
-from lindley.pages.palette import BANDS, INK, MUTED
+from lindley.pages.palette import BANDS, INK, LINE_DASHES, LINES, MARKS, MUTED, Mark
 from lindley.plot import pav_limits
 from lindley.system.kinds import Family
+from lindley.table.splits import Size
 
 __all__ = [
     "AxisPanel",
@@ -33,11 +36,16 @@ __all__ = [
     "Outlier",
     "OutlierFigure",
     "Report",
+    "SeriesFigure",
+    "SeriesLayout",
+    "SeriesLine",
+    "SeriesRow",
     "SummaryFigure",
     "SummaryLayout",
     "SummaryRow",
     "calibration_limits",
     "loss_limits",
+    "series_layout",
     "summary_layout",
 ]
 
@@ -81,6 +89,34 @@ class SummaryFigure:
     rows: tuple[SummaryRow, ...]
     oracle: tuple[float, float] | None  # mean and 2 s.e.m. of the true LRs, on simulated data
     splits: int
+
+
+@dataclass(frozen=True)
+class SeriesRow:
+    """One model, or the oracle, as measurements are added: mean test Cllr of every size, with two standard errors."""
+
+    name: str
+    label: str
+    family: Family | None  # None: the oracle
+    root: str  # the model that was fitted; those that build on it share its colour
+    cllr: tuple[float, ...]
+    error: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SeriesFigure:
+    """Cllr over the number of measurements per item."""
+
+    sizes: tuple[Size, ...]
+    sources: tuple[int, ...]  # of the table, that have enough measurements for a size
+    all_sources: int
+    rows: tuple[SeriesRow, ...]  # the oracle last
+    fitted: Size  # what the protocol says
+
+    @property
+    def lowest(self) -> tuple[float, ...]:
+        """Of the models, at every size."""
+        return tuple(map(min, zip(*(row.cllr for row in self.rows if row.family is not None), strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +255,7 @@ class Report:
     data: DataFigure
     findings: tuple[str, ...]  # what the checks of the table noticed
     best: str  # the uncalibrated model with the lowest mean validation Cllr: the one that is shown first
+    series: SeriesFigure | None = None  # where the table has more than one size to show
 
 
 @dataclass(frozen=True)
@@ -257,7 +294,11 @@ class SummaryLayout:
 
     def span(self, mean: float, error: float) -> tuple[float, float]:
         """How long an error bar is below and above its mean; on a log axis the lower end stays on the paper."""
-        return (min(error, mean - self.limits[0] * 1.001) if self.log else error), error
+        return _span(mean, error, self.limits[0], self.log)
+
+
+def _span(mean: float, error: float, low: float, log: bool) -> tuple[float, float]:
+    return (min(error, mean - low * 1.001) if log else error), error
 
 
 def summary_layout(figure: SummaryFigure) -> SummaryLayout:
@@ -289,7 +330,8 @@ def summary_layout(figure: SummaryFigure) -> SummaryLayout:
         first = figure.rows[members[0]]
         seen[first.label] = seen.get(first.label, 0) + 1
         labels.append(first.label if seen[first.label] == 1 else f"{first.label} ({first.name})")
-    low, high, log = _summary_limits(figure)
+    points = [point for row in figure.rows for point in _both(row)]
+    low, high, log = _cllr_limits(points, None if figure.oracle is None else figure.oracle[0])
     bands = [*_bands(figure)]
     if figure.oracle is not None and figure.oracle[0] > 0:
         bands.append(Band("oracle: the true LRs", "oracle", *figure.oracle, INK, "dot"))
@@ -300,15 +342,15 @@ def summary_layout(figure: SummaryFigure) -> SummaryLayout:
     return SummaryLayout(tuple(labels), tuple(places), tuple(bands), benchmarks, log, (low, high))
 
 
-def _summary_limits(figure: SummaryFigure) -> tuple[float, float, bool]:
-    means = [v for row in figure.rows for v in (row.validate, row.test) if math.isfinite(v) and v > 0]
-    means += [figure.oracle[0]] if figure.oracle and figure.oracle[0] > 0 else []
+def _cllr_limits(points: Sequence[tuple[float, float]], oracle: float | None = None) -> tuple[float, float, bool]:
+    """The range of an axis for means of Cllr and their errors, and whether it is log: if they span more than a decade."""
+    means = [v for v in (*(v for v, _ in points), oracle) if v is not None and math.isfinite(v) and v > 0]
     if not means:
         return 0.0, 1.0, False
-    tops = [v + e for row in figure.rows for v, e in _both(row) if math.isfinite(v + e)]
+    tops = [v + e for v, e in points if math.isfinite(v + e)]
     log = max(means) / min(means) > 10
     if log:
-        ends = [v - e for row in figure.rows for v, e in _both(row) if v - e > min(means) / 2]
+        ends = [v - e for v, e in points if v - e > min(means) / 2]
         return min([*means, *ends]) / 1.25, max([*means, *tops]) * 1.25, True
     return 0.0, max([*means, *tops]) * 1.08, False
 
@@ -329,6 +371,65 @@ def _bands(figure: SummaryFigure) -> list[Band]:
             label = f"best {kind}, {shorten(best.label, 40)}: {number(best.test)}"
             bands.append(Band(label, f"{kind} {number(best.test)}", best.test, best.test_error, colour, dash))
     return bands
+
+
+@dataclass(frozen=True)
+class SeriesLine:
+    """A model in a plot of Cllr over sizes."""
+
+    row: SeriesRow
+    places: tuple[float, ...]  # of its marks, counted in sizes: a little beside those of others
+    cllr: tuple[float, ...]  # NaN where there is none to show: 0 on a log axis
+    below: tuple[float, ...]  # ends of the error bars
+    above: tuple[float, ...]
+    colour: str
+    dash: str  # plotly's name
+    mark: Mark | None  # None: no marks
+
+    @property
+    def has_errors(self) -> bool:
+        """Not with a single split."""
+        return any(self.row.error)
+
+
+@dataclass(frozen=True)
+class SeriesLayout:
+    """Where things go in it."""
+
+    lines: tuple[SeriesLine, ...]
+    log: bool
+    limits: tuple[float, float]  # of Cllr
+
+
+def series_layout(figure: SeriesFigure) -> SeriesLayout:
+    """A colour for every model that was fitted, and for every row of that colour a dash of its own."""
+    points = [point for row in figure.rows for point in zip(row.cllr, row.error, strict=True)]
+    low, high, log = _cllr_limits(points)
+    beside = min(0.05, 0.4 / len(figure.rows))
+    colours: dict[str, str] = {}  # of roots
+    drawn = Counter[str]()  # lines of a colour
+    lines = []
+    for at, row in enumerate(figure.rows):
+        colour, dash = INK, "dot"  # the oracle
+        if row.family is not None:
+            colour = colours.setdefault(row.root, LINES[len(colours) % len(LINES)])
+            dash = LINE_DASHES[drawn[colour] % len(LINE_DASHES)]
+            drawn[colour] += 1
+        shift = beside * (at - (len(figure.rows) - 1) / 2)
+        spans = [_span(mean, error, low, log) for mean, error in zip(row.cllr, row.error, strict=True)]
+        lines.append(
+            SeriesLine(
+                row=row,
+                places=tuple(place + shift for place in range(len(figure.sizes))),
+                cllr=tuple(math.nan if log and mean <= 0 else mean for mean in row.cllr),
+                below=tuple(max(below, 0.0) for below, _ in spans),
+                above=tuple(above for _, above in spans),
+                colour=colour,
+                dash=dash,
+                mark=None if row.family is None else MARKS[row.family],
+            )
+        )
+    return SeriesLayout(tuple(lines), log, (low, high))
 
 
 def loss_limits(figure: LossFigure) -> tuple[float, float]:

@@ -21,8 +21,8 @@ from lindley.pages.numerals import number, scientific
 from lindley.pages.page import Picture, asset, render_page
 from lindley.pages.run_build import build_report
 from lindley.pages.run_drawings import MOST_FEATURES, draw_pictures, save_pictures
-from lindley.pages.run_figures import Report
-from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title
+from lindley.pages.run_figures import Report, series_layout
+from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title, series_words
 from lindley.table.table import write_atomically
 
 __all__ = ["MOST_COLUMNS", "covariance_table", "render_run", "write_report", "write_run_report"]
@@ -50,7 +50,10 @@ def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) ->
     """The page as text; ``pictures``: if they are drawn already."""
     drawn = draw_pictures(report, every_loss=False) if pictures is None else pictures
     store = _Store()
-    store.add("all", {"summary": run_screen.summary_figure(report.summary), **run_screen.kind_figures(report.kinds)})
+    overall = {"summary": run_screen.summary_figure(report.summary)}
+    if report.series is not None:
+        overall["series"] = run_screen.series_figure(report.series)
+    store.add("all", {**overall, **run_screen.kind_figures(report.kinds)})
     for at, model in enumerate(report.models):
         store.add(f"model-{at}", run_screen.model_figures(model))
     shown_first = next((at for at, model in enumerate(report.models) if model.name == report.best), 0)
@@ -61,6 +64,9 @@ def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) ->
         report=report,
         headline=headline(report),
         labels=model_labels(report.summary),
+        series_words=series_words(report),
+        series_lines=() if report.series is None else series_layout(report.series).lines,
+        dashes={name: " ".join(f"{length:g}" for length in pattern) for name, (_, pattern) in palette.DASHES.items()},
         marks=palette.MARKS,
         kinds=AXIS_KINDS,
         shown_first=shown_first,

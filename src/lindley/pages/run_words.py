@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from lindley.experiment.config import DataConfig
-from lindley.pages.numerals import number
+from lindley.pages.numerals import number, times
 from lindley.pages.run_figures import CalibrationPanel, Report, SummaryFigure, SummaryRow
 from lindley.system.kinds import CALIBRATIONS, GAUSSIANISERS, INTEGRATIONS
 from lindley.system.names import ModelName
 
-__all__ = ["AXIS_KINDS", "headline", "is_neural", "kind", "label", "list_facts", "model_labels", "panel_title"]
+__all__ = [
+    "AXIS_KINDS",
+    "headline",
+    "is_neural",
+    "kind",
+    "label",
+    "list_facts",
+    "model_labels",
+    "panel_title",
+    "series_words",
+]
 
 AXIS_KINDS = {"discriminating": "discriminates", "neutral": "says nothing", "bias": "shifts", "mixed": "mixed"}
 """What an axis does, in a word or two."""
@@ -99,6 +109,30 @@ def _against(best: SummaryRow, other: SummaryRow, what: str, labels: dict[str, s
 
 def _test_cllr(row: SummaryRow) -> str:
     return number(row.test) + (f" ± {number(row.test_error, 2)}" if row.test_error > 0 else "")
+
+
+def series_words(report: Report) -> tuple[str, ...]:
+    """What more measurements per item bring, what was done for it, and which sources it rests on."""
+    figure = report.series
+    if figure is None:
+        return ()
+    first, last = times(figure.sizes[0]), times(figure.sizes[-1])
+    models = [row for row in figure.rows if row.family is not None]
+    falling = sum(row.cllr[-1] < row.cllr[0] for row in models)
+    best = next((row for row in models if row.name == report.best), models[0])
+    said = [
+        f"From {first} to {last} measurements (trace × ref), the mean test Cllr of “{best.label}” goes from "
+        f"{number(best.cllr[0])} to {number(best.cllr[-1])}"
+        + (f", and it falls for {falling} of {len(models)} models." if len(models) > 1 else "."),
+        f"The systems are those of Table 1 at every size: fitted as the protocol says, with {times(figure.fitted)}. Only the "
+        "measurements of the test sources were drawn anew, smaller draws within larger ones: so this is another draw than "
+        "that of Table 1, also at the same size.",
+    ]
+    if any(row.calibrated for row in report.summary.rows):
+        said.append("Calibrations were fitted at the protocol's size, and may fit less well at others.")
+    if len(set(figure.sources)) > 1:
+        said.append("Larger sizes rest on fewer sources: those that have enough measurements.")
+    return tuple(said)
 
 
 def list_facts(content: Mapping[str, Any], source: DataConfig, neural: bool) -> tuple[tuple[str, str], ...]:

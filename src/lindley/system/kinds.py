@@ -158,7 +158,7 @@ _add(
         cross_fit="always",
         replicates=10,
         halves=True,  # a source that is drawn twice would be its own batch mate
-        of_others="with axes and kernels of the others (its 13 scalars and its shrinkage were fitted on all sources, which "
+        of_others="with axes and kernels of the others (its scalars and its shrinkage were fitted on all sources, which "
         "flatters these figures a little)",
         effort=60.0,
     ),

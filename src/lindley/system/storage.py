@@ -48,7 +48,7 @@ def stored_classes(*others: type[Any]) -> dict[str, type[Any]]:
 
 
 def to_bytes(value: Any, form: str, about: Mapping[str, Any], classes: Classes) -> bytes:
-    """Anything of the given classes as a safetensors file of the format ``form``, such as ``lindley-system/2``.
+    """Anything of the given classes as a safetensors file of the format ``form``, such as ``lindley-system/3``.
 
     ``about`` is plain JSON that travels with it.
     """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "row_digests"]
 
-FORMAT = "lindley-system/2"
+FORMAT = "lindley-system/3"
 
 
 @dataclass(frozen=True, eq=False)

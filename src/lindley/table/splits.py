@@ -24,23 +24,31 @@ from lindley.table.table import Table
 
 __all__ = [
     "MIN_GROUPS_PER_PART",
+    "MOST_INSTANCES",
     "PARTS",
     "Part",
     "Protocol",
     "Side",
+    "Size",
     "Split",
     "choose_pairs",
     "draw_instances",
+    "draw_nested",
     "make_split",
     "make_splits",
     "order_instances",
+    "series_sizes",
 ]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
+Size = tuple[int, int]
+"""Instances of a trace and of a ref: M × N."""
 PARTS = ("train", "validate", "test")
 MIN_GROUPS_PER_PART = 2
 """A part with one source has no different-source pair, and no variance between sources."""
+MOST_INSTANCES = 10
+"""Of a trace and a ref together, in the largest size of a series: 5×5."""
 
 
 @dataclass(frozen=True)
@@ -253,13 +261,45 @@ def draw_instances(
         The rows drawn, source by source with the traces of each in front, and which of them are traces.
     """
     rows, count = order_instances(source, rng)
-    rank = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    rank = _rank(count)
     taken = count if n_ref is None else np.minimum(count, n_trace + n_ref)
     if complete:
         taken = np.where(count < n_trace + (1 if n_ref is None else n_ref), 0, taken)
     as_trace = np.where(taken > 1, np.minimum(n_trace, taken - 1), 1)
     drawn = rank < np.repeat(taken, count)
     return rows[drawn], (rank < np.repeat(as_trace, count))[drawn]
+
+
+def _rank(count: Index) -> Index:
+    """The place of every instance among those of its source (rows,), from 0."""
+    return np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+
+
+def series_sizes(source: NDArray[Any]) -> list[Size]:
+    """1×1, 2×2, … as far as half of the sources have the instances, with k×(k + 1) as the last if they have one more.
+
+    Where 1×1 is all that they have, there is no series.
+
+    >>> series_sizes(np.repeat(["a", "b", "c"], [5, 5, 2]))
+    [(1, 1), (2, 2), (2, 3)]
+    """
+    _, count = np.unique(source, return_counts=True)
+    most = min(int(np.sort(count)[len(count) // 2]), MOST_INSTANCES)
+    sizes = [(total // 2, total - total // 2) for total in range(2, most + 1) if total % 2 == 0 or total == most]
+    return sizes if len(sizes) > 1 else []
+
+
+def draw_nested(
+    source: NDArray[Any], sizes: Sequence[Size], rng: np.random.Generator
+) -> list[tuple[Index, NDArray[np.bool_]]]:
+    """Instances of every source that has enough, for every size of `series_sizes`: the rows, and which are traces.
+
+    The instances of a source become trace and ref by turns, so that the trace of 1×1 is part of that of 2×2, and the ref too.
+    """
+    rows, count = order_instances(source, rng)
+    rank, available = _rank(count), np.repeat(count, count)
+    drawn = [(rank < m + n) & (available >= m + n) for m, n in sizes]
+    return [(rows[some], ((rank % 2 == 0) & (rank < 2 * m))[some]) for (m, _), some in zip(sizes, drawn, strict=True)]
 
 
 def choose_pairs(

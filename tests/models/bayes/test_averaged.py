@@ -19,10 +19,10 @@ from lindley.models.bayes.averaged import Averaged
 from lindley.models.between import NormalBetween, Scatter
 from lindley.models.neural.parameters import MixtureBetween
 from lindley.models.pairs import score_pairs
-from lindley.models.two_level import TwoLevel, item_squares, scatter_squares, score, take_runs
+from lindley.models.two_level import TwoLevel, item_scatter, item_squares, score, take_runs
 from lindley.system.storage import from_bytes, stored_classes, to_bytes
 from lindley.table.splits import Side
-from tests.models.robust import test_model as test_robust
+from tests.models.robust import simulate as robust
 
 Floats = NDArray[np.float64]
 AXES, RUNS = 3, 2
@@ -76,7 +76,7 @@ def tensors(these: list[Side]) -> Tensor:
 
 def scatter_of(model: Averaged, trace: list[Side], ref: list[Side], m: int, n: int) -> Scatter:
     of_x, of_y = (
-        torch.stack([scatter_squares(take_runs(model, [run]), s) for run, s in enumerate(these)])
+        torch.stack([item_scatter(take_runs(model, [run]), s, np.arange(len(s.source))) for run, s in enumerate(these)])
         for these in (trace, ref)
     )
     return Scatter(of_x, of_y, m - 1, n - 1)
@@ -330,9 +330,10 @@ def test_it_can_be_stored() -> None:
 
 def test_other_models_take_their_scatter_on_their_axes() -> None:
     member, model, (trace, _) = two_level(1, runs=1), mixture(runs=1), sides(3, 1)
-    torch.testing.assert_close(scatter_squares(member, trace[1]), item_squares(member, trace[1]))
+    torch.testing.assert_close(item_scatter(member, trace[1], np.arange(3)), item_squares(member, trace[1]))
+    torch.testing.assert_close(item_scatter(member, trace[1], np.array([2, 0])), item_squares(member, trace[1])[[2, 0]])
     assert item_squares(model, trace[1]).shape == (3, AXES)
-    assert scatter_squares(model, trace[1]).shape == (3, AXES * (AXES + 1) // 2)
+    assert item_scatter(model, trace[1], np.arange(3)).shape == (3, AXES * (AXES + 1) // 2)
 
 
 # What it refuses.
@@ -350,7 +351,7 @@ def test_what_cannot_be_averaged() -> None:
     with pytest.raises(ValueError, match="one run each per run"):
         average([member, two_level(2, runs=3)])
     law = MixtureBetween(*(torch.zeros(RUNS, 2, AXES, dtype=torch.float64) for _ in range(3)))
-    for other in (replace(member, between=law), test_robust.make(1, RUNS, AXES)):
+    for other in (replace(member, between=law), robust.make(1, RUNS, AXES)):
         with pytest.raises(TypeError, match="normal laws"):
             average([member, other])  # type: ignore[list-item]
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from lindley.models.between import LN_2PI, NormalBetween, Scatter, ln_sum_of_products
 from lindley.models.blocks import at_a_time
-from lindley.models.two_level import TwoLevel, map_tensors
+from lindley.models.two_level import TwoLevel, map_tensors, squares_around_mean
 
 __all__ = ["Averaged"]
 
@@ -99,11 +99,11 @@ class Averaged:
         """Onto the axes of ``typical``."""
         return self.typical.project(values)
 
-    def project_scatter(self, values: Tensor) -> Tensor:
-        """Onto the p (p + 1)/2 directions along which the scatter of instances is wanted."""
-        on_axes = self.project(values)
-        first, second = torch.triu_indices(*(on_axes.shape[-1],) * 2, 1, device=values.device)
-        return torch.cat([on_axes, on_axes[..., first] + on_axes[..., second]], -1)
+    def scatter_of(self, instances: Tensor) -> Tensor:
+        """Sums of squares of instances (run, items, instance, feature) along p (p + 1)/2 directions: their covariance."""
+        on_axes = self.project(instances.flatten(1, 2)).reshape(*instances.shape[:3], -1)
+        first, second = torch.triu_indices(*(on_axes.shape[-1],) * 2, 1, device=instances.device)
+        return squares_around_mean(torch.cat([on_axes, on_axes[..., first] + on_axes[..., second]], -1))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Averaged:
         """The same model with every tensor sent through ``function``: another precision or device."""
@@ -181,7 +181,7 @@ class Averaged:
         if squares.shape[-1] != p * (p + 1) // 2:
             raise ValueError(
                 f"an average of models of {p} axes takes sums of squares along {p * (p + 1) // 2} directions, as "
-                f"scatter_squares gives them: got {squares.shape[-1]}"
+                f"scatter_of gives them: got {squares.shape[-1]}"
             )
         turned = torch.linalg.solve(self.projection[run], members.projection)  # axes of typical → axes of a member
         inverse = (turned / var) @ turned.mT  # W_k⁻¹ on the axes of typical

@@ -39,7 +39,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.fitting import Sources
 
-__all__ = ["Eigenbasis", "Stabiliser", "fit_eigenbasis", "fit_stabiliser"]
+__all__ = ["Eigenbasis", "Shrinkage", "Stabiliser", "fit_eigenbasis", "fit_stabiliser"]
 
 STEEPEST = 1.0
 """|r| at most: e-fold scatter per standard deviation of the level."""
@@ -99,6 +99,8 @@ FAR = 10.0
 """Squared distance of a source mean from the centre, per feature and in units of the variance, from which it is gross."""
 LEAST_LAMBDA = 0.05
 """Variance between sources, in units of the variance within, that every axis is given at least."""
+LEAST_COMPONENT = 1e-6
+"""Size of a principal component, in units of the largest, that is kept at least."""
 LEAST_VARIANCE = 1e-8
 """Within variance, in units of the total variance of a feature, that every feature is given at least."""
 
@@ -109,6 +111,7 @@ class Eigenbasis:
 
     centre: Floats  # (feature,)
     axes: Floats  # A (feature, axis)
+    directions: Floats  # the rows of A with all axes scaled to length one (feature, axis)
     var_between: Floats  # λ (axis,)
 
     def __call__(self, values: Floats) -> Floats:
@@ -116,8 +119,18 @@ class Eigenbasis:
         return (values - self.centre) @ self.axes
 
 
-def fit_eigenbasis(sources: Sources, shrinkage: float = 0.02) -> Eigenbasis:
-    """The eigenbasis of these sources, with the least weight ``shrinkage`` of the diagonal in the within matrix.
+@dataclass(frozen=True)
+class Shrinkage:
+    """How much of an eigenbasis is left to few measurements: what a table wants is chosen on held-out pairs."""
+
+    within: float = 0.1  # least weight of the diagonal in the within matrix
+    between: float = 0.3  # b: the diagonal has the weight bp/(bp + n) in the between matrix of p features and n sources
+    components: bool = False  # the diagonals are those of principal components of the features, and not of the features
+    axes: int | None = None  # those with the largest λ, of as many components; None for all
+
+
+def fit_eigenbasis(sources: Sources, shrinkage: Shrinkage) -> Eigenbasis:
+    """The eigenbasis of these sources.
 
     Raises:
         LindleyError: if there are not three sources, or no two of them were measured twice.
@@ -130,13 +143,30 @@ def fit_eigenbasis(sources: Sources, shrinkage: float = 0.02) -> Eigenbasis:
     # In units of the features' own spread, so that no unit is special.
     unit = _spread(sources.values)
     contrasts, owner = sources.contrasts()
-    within = _student_scatter(contrasts / unit, owner, shrinkage)
-    means = sources.means / unit
-    centre, total = _centre_and_scatter(means)
+    contrasts, means = contrasts / unit, sources.means / unit
+    turn = np.eye(len(unit))
+    if shrinkage.components:
+        turn = _components(means, contrasts, shrinkage.axes)
+        contrasts, means = contrasts @ turn, means @ turn
+    within = _student_scatter(contrasts, owner, shrinkage.within)
+    centre, total = _centre_and_scatter(means, shrinkage.between)
     between = total - within * np.mean(1 / sources.count)
     lam, axes = scipy.linalg.eigh((between + between.T) / 2, within)
-    order = np.argsort(-lam, kind="stable")
-    return Eigenbasis(centre * unit, axes[:, order] / unit[:, None], np.maximum(lam[order], LEAST_LAMBDA))
+    order = np.argsort(-lam, kind="stable")[: shrinkage.axes]
+    axes = turn @ axes
+    # W⁻¹ = A Aᵀ: the squared length of a feature's row of A is the inverse of its variance given all others.
+    directions = axes[:, order] / np.maximum(np.linalg.norm(axes, axis=1, keepdims=True), 1e-300)
+    middle = turn @ centre if shrinkage.components else centre
+    return Eigenbasis(middle * unit, axes[:, order] / unit[:, None], directions, np.maximum(lam[order], LEAST_LAMBDA))
+
+
+def _components(means: Floats, contrasts: Floats, most: int | None) -> Floats:
+    """Principal components of the features (feature, component), as many as there are measurements for, ``most`` at most."""
+    deviations = np.concatenate([means - means.mean(axis=0), contrasts])
+    _, size, rows = np.linalg.svd(deviations, full_matrices=False)
+    number = int((size > LEAST_COMPONENT * size[0]).sum())
+    kept: Floats = rows[: number if most is None else min(number, most)].T
+    return kept
 
 
 def _spread(values: Floats) -> Floats:
@@ -147,14 +177,15 @@ def _spread(values: Floats) -> Floats:
     return np.where(spread > 0, spread, 1.0)
 
 
-def _centre_and_scatter(means: Floats) -> tuple[Floats, Floats]:
+def _centre_and_scatter(means: Floats, shrinkage: float) -> tuple[Floats, Floats]:
     """Mean and covariance of source means, those beyond `FAR` pulled in to it: gross outliers count, but not for more."""
     n, p = means.shape
+    diagonal = shrinkage * p / (shrinkage * p + n)
     weight = np.ones(n)
     for _ in range(ITERATIONS):
         centre = np.average(means, axis=0, weights=weight)
         deviations = means - centre
-        covariance = _regular((deviations * weight[:, None]).T @ deviations / (n - 1), p / (p + n))
+        covariance = _regular((deviations * weight[:, None]).T @ deviations / (n - 1), diagonal)
         new = np.minimum(1.0, FAR * p / np.maximum(_squared(deviations, covariance), 1e-300))
         change = np.abs(new - weight).max()
         weight = new

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
 
@@ -29,7 +29,20 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.models.blocks import or_stop
 from lindley.models.fitting import Fitted, Progress, Sources, Task, silent
-from lindley.models.robust.folds import START, HeldOut, assemble, held_out, ln_parts_held_out, ln_prior, model_of
+from lindley.models.robust.eigenbasis import Shrinkage
+from lindley.models.robust.folds import (
+    PRIOR_PAIRS,
+    PRIOR_RELATED,
+    SCALARS,
+    START,
+    Folds,
+    HeldOut,
+    learn_relatedness,
+    ln_lr_held_out,
+    ln_parts_held_out,
+    ln_prior,
+    model_of,
+)
 from lindley.models.robust.model import Robust
 from lindley.table.scaling import Scaling
 from lindley.table.splits import Part
@@ -47,13 +60,15 @@ TOLERANCE = 3e-6
 def minimise(
     cost: Callable[[Tensor], Tensor],
     start: Tensor,
+    inverse: Tensor | None = None,
     *,
     steps: int = 40,
-    progress: Callable[[int, float], None] | None = None,
-) -> tuple[Tensor, float]:
-    """The parameters (k,) at a minimum, and their cost, by BFGS with a backtracking line search: the cost is dear.
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Tensor, float, Tensor]:
+    """The parameters (k,) at a minimum, their cost, and its inverse Hessian: BFGS, as the cost is dear, with backtracking.
 
-    The cost has a gradient. ``progress`` is called with the step, of ``steps`` at most, and the cost.
+    The cost has a gradient. ``inverse`` is an inverse Hessian to start with, such as that of a similar cost. ``progress`` is
+    called with the cost at every step, of ``steps`` at most.
     """
 
     def evaluate(at: Tensor) -> tuple[float, Tensor]:
@@ -65,10 +80,12 @@ def minimise(
     theta = start.detach().clone()
     value, slope = evaluate(theta)
     identity = torch.eye(len(theta), dtype=theta.dtype)
-    inverse = identity * (0.3 / max(float(slope.norm()), 1e-12))
+    is_new = inverse is None
+    if inverse is None:
+        inverse = identity * (0.3 / max(float(slope.norm()), 1e-12))
     for step in range(steps):
         if progress is not None:
-            progress(step, value)
+            progress(value)
         direction = -(inverse @ slope)
         if float(direction @ slope) >= 0:
             direction = -slope
@@ -87,7 +104,7 @@ def minimise(
         moved, turned = new - theta, new_slope - slope
         curvature = float(moved @ turned)
         if curvature > 1e-14:
-            if step == 0:
+            if step == 0 and is_new:
                 inverse = identity * (curvature / max(float(turned @ turned), 1e-30))
             left = identity - torch.outer(moved, turned) / curvature
             inverse = left @ inverse @ left.T + torch.outer(moved, moved) / curvature
@@ -95,15 +112,18 @@ def minimise(
         theta, value, slope = new, new_value, new_slope
         if gained <= TOLERANCE:
             break
-    return theta, value
+    return theta, value, inverse
 
 
-STEPS = 40
-SHRINKAGES = (0.1, 0.02, 0.3, 0.6)
-"""Of the within matrix towards its diagonal: the held-out cost chooses, run by run. The first is the usual one."""
+STEPS, STEPS_OF_A_TRIAL = 30, 2
+WITHIN_SCALAR = [s.name for s in SCALARS].index("within")
+WITHIN, BETWEEN, AXES = (0.02, 0.1, 0.3, 0.6, 0.9), (0.03, 0.1, 0.3, 1.0, 3.0), (10, 20, 40, 60)
+"""What shrinkages and numbers of axes there are to choose from, by the held-out cost of the run."""
 SHRINKAGE_SD = 1.5
-"""Of the normal prior of ln(shrinkage), around the usual one."""
-ALL_STEPS = STEPS * len(SHRINKAGES)
+"""Of the normal priors of ln(within) and ln(between), around the usual ones."""
+FEW_FEATURES = 60
+"""Up to so many, all axes are kept."""
+ALL_STEPS = 2 * STEPS + (2 * len(WITHIN) + len(BETWEEN)) * STEPS_OF_A_TRIAL
 MOST_THREADS = 4
 """Runs that are fitted side by side, at most: operations are short, and Python hands them out one at a time."""
 
@@ -114,14 +134,14 @@ def fit(task: Task) -> Fitted:
     Option: ``pretrain``, a `Table` of whatever features, whose scalars are the centre of the prior.
     """
     centre = _scalars_of(task.options["pretrain"]) if "pretrain" in task.options else START
-    fitted = fit_robust([[part] for part in task.learn], task.seeds, task.progress, centre, task.threads)
-    return Fitted(fitted.model, again=lambda run: lambda part: fitted.again([[part]], run))
+    fitted = fit_robust(task.learn, task.seeds, task.progress, centre, task.threads)
+    return Fitted(fitted.model, again=lambda run: lambda part: fitted.again([part], run))
 
 
 def _scalars_of(table: Table) -> Tensor:
     """The scalars (scalar,) that are fitted on all sources of another table."""
     values = Scaling.fit(table.values, table.features, table.name)(table.values)
-    return fit_robust([[Part.drawn(values, table.source, table.group)]], [0]).scalars[0]
+    return fit_robust([Part.drawn(values, table.source, table.group)], [0]).scalars[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,16 +150,19 @@ class FittedRobust:
 
     model: Robust
     scalars: Tensor  # (run, scalar)
-    shrinkage: tuple[float, ...]  # (run,)
+    relatedness: Tensor  # (run, way)
+    shrinkage: tuple[Shrinkage, ...]  # (run,)
+    cost: tuple[float, ...]  # Cllr of the held-out pairs (run,)
 
-    def again(self, sides: Sequence[Sequence[Part]], run: int = 0) -> Robust:
+    def again(self, parts: Sequence[Part], run: int = 0) -> Robust:
         """Models with the scalars of a run, basis and kernels being made of the given parts: a fold, or a bootstrap."""
-        scalars = self.scalars[run].expand(len(sides), -1)
-        return _made([_sources(parts) for parts in sides], scalars, [self.shrinkage[run]] * len(sides))
+        n = len(parts)
+        scalars, relatedness = self.scalars[run].expand(n, -1), self.relatedness[run].expand(n, -1)
+        return _made(list(map(_sources, parts)), scalars, relatedness, [self.shrinkage[run]] * n)
 
 
 def fit_robust(
-    sides: Sequence[Sequence[Part]],
+    parts: Sequence[Part],
     seeds: Sequence[int],
     progress: Progress = silent,
     centre: Tensor = START,
@@ -148,9 +171,9 @@ def fit_robust(
     """The robust model of every run.
 
     Args:
-        sides: the parts that a run may learn from, such as (train, validate) of a split.
+        parts: what each run may learn from.
         seeds: one per run, for its folds and draws.
-        progress: is told the step, of `ALL_STEPS` at most, and the held-out cost, both in the mean over runs.
+        progress: is told the step, of `ALL_STEPS` or so, and the held-out cost, both in the mean over runs.
         centre: of the prior of the scalars (scalar,); those of another table, where there is one.
         threads: runs that are fitted side by side, as many as torch may use unless given, `MOST_THREADS` at most; they
             change no number.
@@ -158,19 +181,19 @@ def fit_robust(
     Raises:
         LindleyError: if a run has too few sources with replicates.
     """
-    if len(sides) != len(seeds):
-        raise ValueError(f"{len(sides)} runs got {len(seeds)} seeds")
-    runs = [_sources(parts) for parts in sides]
+    if len(parts) != len(seeds):
+        raise ValueError(f"{len(parts)} runs got {len(seeds)} seeds")
+    runs = list(map(_sources, parts))
     done, costs = [0] * len(runs), [0.0] * len(runs)
     stop = Event()
 
-    def one(run: int) -> tuple[Tensor, float]:
-        def report(step: int, cost: float) -> None:
+    def one(run: int) -> _Found:
+        def report(cost: float) -> None:
             if stop.is_set():
                 raise CancelledError
-            done[run], costs[run] = step, cost
-            at, cost = sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs))
-            progress(f"step {at} of {ALL_STEPS}, held-out cost {cost:.4f}", at / ALL_STEPS)
+            done[run], costs[run] = min(done[run] + 1, ALL_STEPS - 1), cost
+            at, mean = sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs))
+            progress(f"step {at} of {ALL_STEPS}, held-out cost {mean:.4f}", at / ALL_STEPS)
 
         found = _fit(runs[run], np.random.default_rng((seeds[run], 6)), centre, report)
         done[run] = ALL_STEPS
@@ -178,47 +201,110 @@ def fit_robust(
 
     side_by_side = min(MOST_THREADS, torch.get_num_threads() if threads is None else threads)
     found = or_stop(one, len(runs), side_by_side, stop)
-    scalars, shrinkage = torch.stack([theta for theta, _ in found]), tuple(weight for _, weight in found)
-    return FittedRobust(_made(runs, scalars, shrinkage), scalars, shrinkage)
+    scalars, relatedness = (torch.stack([getattr(f, name) for f in found]) for name in ("scalars", "relatedness"))
+    shrinkage = tuple(f.shrinkage for f in found)
+    model = _made(runs, scalars, relatedness, shrinkage)
+    return FittedRobust(model, scalars, relatedness, shrinkage, tuple(f.cost for f in found))
 
 
-def _made(runs: Sequence[Sources], scalars: Tensor, shrinkage: Sequence[float]) -> Robust:
-    return model_of(runs, scalars, list(shrinkage)).map(lambda t: t.detach().contiguous())
+def _made(runs: Sequence[Sources], scalars: Tensor, relatedness: Tensor, shrinkage: Sequence[Shrinkage]) -> Robust:
+    model = model_of(runs, scalars, relatedness[:, None], list(shrinkage))
+    return model.map(lambda t: t.detach().contiguous())
 
 
-def _sources(parts: Sequence[Part]) -> Sources:
-    """All sources of the parts of one run."""
-    values = np.concatenate([part.values for part in parts])
-    source = np.concatenate([part.source for part in parts])
-    group = np.concatenate([part.source if part.group is None else part.group for part in parts])
-    if not np.isfinite(values).all():
+def _sources(part: Part) -> Sources:
+    """All sources of one run; the order of a source's instances does not matter, so they are sorted."""
+    if not np.isfinite(part.values).all():
         raise LindleyError("the robust model needs finite values")
-    return Sources.of(values, source, group)
+    order = np.lexsort(part.values.T)
+    return Sources.of(part.values[order], part.source[order], part.groups[order])
 
 
-def _fit(
-    sources: Sources, rng: np.random.Generator, centre: Tensor, report: Callable[[int, float], None]
-) -> tuple[Tensor, float]:
-    """The scalars (scalar,) of one run, and its shrinkage."""
-    strength = 1 / (2 * math.log(2) * len(sources))  # how much a prior counts beside a Cllr
-    theta, found = centre, []
-    for trial, folds in enumerate(held_out(sources, rng, SHRINKAGES)):
-        theta, cost = minimise(
-            partial(_cost, folds, centre, strength),
-            theta,
-            steps=STEPS,
-            progress=lambda step, value, trial=trial: report(trial * STEPS + step, value),  # type: ignore[misc]
-        )
-        ln_prior_shrinkage = -0.5 * (math.log(SHRINKAGES[trial] / SHRINKAGES[0]) / SHRINKAGE_SD) ** 2
-        found.append((cost - strength * ln_prior_shrinkage, theta, SHRINKAGES[trial]))
-    _, theta, shrinkage = min(found, key=lambda each: each[0])
-    return theta, shrinkage
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was found for one run."""
+
+    scalars: Tensor  # (scalar,)
+    relatedness: Tensor  # (way,)
+    shrinkage: Shrinkage
+    cost: float
 
 
-def _cost(folds: HeldOut, centre: Tensor, strength: float, theta: Tensor) -> Tensor:
+def _fit(sources: Sources, rng: np.random.Generator, centre: Tensor, report: Callable[[float], None]) -> _Found:
+    """Scalars at the usual shrinkage, then one number of the shrinkage after the other, and the scalars once more."""
+    many = sources.values.shape[1] > FEW_FEATURES
+    usual = Shrinkage(components=many, axes=AXES[1] if many else None)
+    search = _Search(Folds(sources, rng, usual), usual, centre, 1 / (2 * math.log(2) * len(sources)), report)
+    search.go_on(STEPS)
+    if many:
+        search.choose(AXES, lambda at, axes: replace(at, axes=round(axes)))
+    search.choose(WITHIN, lambda at, within: replace(at, within=within))
+    search.choose(BETWEEN, lambda at, between: replace(at, between=between))
+    search.choose(WITHIN, lambda at, within: replace(at, within=within))
+    search.go_on(STEPS)
+    return search.found()
+
+
+class _Search:
+    """Where scalars and shrinkage have a low held-out cost."""
+
+    def __init__(
+        self, folds: Folds, at: Shrinkage, centre: Tensor, strength: float, report: Callable[[float], None]
+    ) -> None:
+        """``centre`` is that of the prior of the scalars, ``strength`` how much a prior counts beside a Cllr."""
+        self.folds, self.centre, self.strength, self.report = folds, centre, strength, report
+        self.at, self.held_out = at, folds.held_out(at)
+        self.theta, self.relatedness = centre, PRIOR_RELATED / PRIOR_PAIRS
+        self.inverse: Tensor | None = None
+
+    def go_on(self, steps: int) -> None:
+        """Some steps of the scalars, and how often sources are related as things stand then."""
+        self.theta, _, self.inverse = self._minimise(self.held_out, self.theta, steps)
+        with torch.no_grad():
+            self.relatedness = learn_relatedness(self.held_out, ln_parts_held_out(self.held_out, self.theta))
+
+    def choose(self, values: Sequence[float], change: Callable[[Shrinkage, float], Shrinkage]) -> None:
+        """One of the numbers of the shrinkage: its posterior mean over some values, each with a few steps of the scalars.
+
+        The best value alone would follow the luck of few held-out pairs.
+        """
+        costs = []
+        for value in values:
+            shrinkage = change(self.at, value)
+            _, _, cost, _ = self._tried(shrinkage)
+            costs.append(cost - self.strength * ln_prior_of(shrinkage))
+        weight = np.exp((min(costs) - np.array(costs)) / self.strength)
+        at = change(self.at, math.exp(float(np.average(np.log(values), weights=weight))))
+        held_out, theta, _, inverse = self._tried(at)
+        self.at, self.held_out, self.theta, self.inverse = at, held_out, theta, inverse
+
+    def _tried(self, shrinkage: Shrinkage) -> tuple[HeldOut, Tensor, float, Tensor]:
+        """The folds with another shrinkage, and scalars, their cost and inverse Hessian after a few steps from here."""
+        held_out = self.folds.held_out(shrinkage)
+        start = self.theta.clone()
+        start[WITHIN_SCALAR] += math.log(held_out.spread() / self.held_out.spread())
+        return held_out, *self._minimise(held_out, start, STEPS_OF_A_TRIAL)
+
+    def _minimise(self, held_out: HeldOut, start: Tensor, steps: int) -> tuple[Tensor, float, Tensor]:
+        cost = partial(_cost, held_out, self.relatedness, self.centre, self.strength)
+        return minimise(cost, start, self.inverse, steps=steps, progress=self.report)
+
+    def found(self) -> _Found:
+        """The result, with the Cllr of the held-out pairs."""
+        with torch.no_grad():
+            ln_lr = ln_lr_held_out(ln_parts_held_out(self.held_out, self.theta), self.relatedness)
+            cost = float(self.held_out.cllr(ln_lr).mean())
+        return _Found(self.theta, self.relatedness, self.at, cost)
+
+
+def ln_prior_of(shrinkage: Shrinkage) -> float:
+    """ln of the prior of a shrinkage, up to a constant."""
+    usual = Shrinkage()
+    pairs = (shrinkage.within, usual.within), (shrinkage.between, usual.between)
+    return -0.5 * sum((math.log(value / centre) / SHRINKAGE_SD) ** 2 for value, centre in pairs)
+
+
+def _cost(folds: HeldOut, relatedness: Tensor, centre: Tensor, strength: float, theta: Tensor) -> Tensor:
     """What the scalars minimise."""
-    base, kernels, each = folds.model, folds.model.population, theta.expand(len(folds.trace), -1)
-    basis = base.stabiliser, base.centre, base.projection, kernels.var
-    model = assemble(each, *basis, kernels.centres, kernels.ln_weights)
-    ln_h1, ln_h2 = ln_parts_held_out(folds, model)
-    return folds.cllr(ln_h1 - ln_h2).mean() - strength * ln_prior(theta, centre)
+    ln_lr = ln_lr_held_out(ln_parts_held_out(folds, theta), relatedness)
+    return folds.cllr(ln_lr).mean() - strength * ln_prior(theta, centre)

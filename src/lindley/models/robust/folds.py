@@ -19,6 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,45 +30,69 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.fitting import Sources
-from lindley.models.robust.eigenbasis import Stabiliser, fit_eigenbasis, fit_stabiliser
+from lindley.models.robust.eigenbasis import Shrinkage, Stabiliser, fit_eigenbasis, fit_stabiliser
 from lindley.models.robust.model import Robust
 from lindley.models.robust.population import Population, ln_population
-from lindley.models.robust.tails import LN_SCATTER, Differences, Tails
+from lindley.models.robust.tails import Tails, ln_sum
 from lindley.models.two_level import take_runs
 
-__all__ = ["FOLDS", "START", "HeldOut", "assemble", "held_out", "ln_parts_held_out", "ln_prior", "model_of"]
+__all__ = [
+    "FOLDS",
+    "START",
+    "Folds",
+    "HeldOut",
+    "learn_relatedness",
+    "ln_lr_held_out",
+    "ln_parts_held_out",
+    "ln_prior",
+    "model_of",
+]
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number: its start value, and the standard deviation of its prior in the logarithm."""
+    """One number: its start value, and the standard deviation of its prior in the logarithm, or in the log odds."""
 
     name: str
     start: float
     sd: float
-    is_probability: bool = False
+    kind: Literal["positive", "probability", "width"] = "positive"
+    least: float = 0.0  # of a positive number
+
+    @property
+    def fitted(self) -> float:
+        """The start value in the form that is fitted."""
+        if self.kind == "positive":
+            return math.log(self.start - self.least)
+        power = 1 if self.kind == "probability" else 2
+        return math.log(self.start) - math.log1p(-(self.start**power)) / power
+
+    def value(self, fitted: Tensor) -> Tensor:
+        """The number itself."""
+        if self.kind == "positive":
+            return self.least + fitted.exp()
+        # A width h has the form ln h/√(1 − h²): a small one its logarithm, and none is above one.
+        return torch.sigmoid(fitted) if self.kind == "probability" else torch.sigmoid(2 * fitted).sqrt()
 
 
 SCALARS = (
     Scalar("within", 1.0, 0.5),  # variance within sources, in units of the basis's own
-    Scalar("width", 0.35, 0.5),  # h
-    Scalar("narrow_width", 0.08, 1.0),  # h_n
-    Scalar("narrow_weight", 0.1, 1.0, True),  # η
-    Scalar("background", 0.1, 1.0, True),  # π
-    Scalar("nu", 10.0, 1.0),  # ν
-    Scalar("scatter_shape", 6.0, 1.0),  # α
-    Scalar("contamination", 0.003, 1.0, True),  # ε
-    Scalar("spike", 0.01, 1.5, True),  # σ
-    Scalar("second_spike", 0.1, 1.0, True),  # κ
-    Scalar("relatedness", 0.001, 1.5, True),  # ρ
-    Scalar("variants", 0.1, 1.0, True),  # ψ
-    Scalar("batch_var", 0.01, 1.5),  # γ
+    Scalar("width", 0.4, 1.0, "width"),  # h
+    Scalar("background", 0.3, 1.5, "probability"),  # π
+    Scalar("nu", 10.0, 0.6),  # ν
+    Scalar("scatter_shape", 6.0, 1.0, least=1.6),  # α: 2α is above the background's degrees of freedom
+    Scalar("contamination", 0.003, 1.0, "probability"),  # ε
+    Scalar("spike", 0.01, 1.5, "probability"),  # σ
+    Scalar("second_spike", 0.1, 1.0, "probability"),  # κ
 )
-START = torch.tensor(
-    [math.log(s.start) - (math.log1p(-s.start) if s.is_probability else 0.0) for s in SCALARS], dtype=torch.float64
-)
+START = torch.tensor([s.fitted for s in SCALARS], dtype=torch.float64)
 """The fitted form of the start values (scalar,)."""
 SD = torch.tensor([s.sd for s in SCALARS], dtype=torch.float64)
+
+PRIOR_PAIRS = 100.0
+"""Different-source pairs that the prior of relatedness counts as."""
+PRIOR_RELATED = torch.tensor([0.3, 0.1, 0.1, 0.1, 0.1], dtype=torch.float64)
+"""How many of them are related, in each of the `MATES` ways: what is not known of a few sources keeps LRs low."""
 
 
 def ln_prior(theta: Tensor, centre: Tensor = START) -> Tensor:
@@ -76,25 +102,22 @@ def ln_prior(theta: Tensor, centre: Tensor = START) -> Tensor:
 
 def values_of(theta: Tensor) -> dict[str, Tensor]:
     """The numbers themselves by name, (run, 1, 1) each, from their fitted form (run, scalar)."""
-    return {
-        s.name: (torch.sigmoid(theta[:, i]) if s.is_probability else theta[:, i].exp())[:, None, None]
-        for i, s in enumerate(SCALARS)
-    }
+    return {s.name: s.value(theta[:, i])[:, None, None] for i, s in enumerate(SCALARS)}
 
 
 def assemble(
     theta: Tensor,
+    relatedness: Tensor,
     stabiliser: Stabiliser,
     centre: Tensor,
     projection: Tensor,
+    directions: Tensor,
     var_between: Tensor,
     centres: Tensor,
     ln_weights: Tensor,
 ) -> Robust:
-    """A model from scalars, a basis and kernels."""
+    """A model from scalars, a basis and kernels; ``relatedness`` is (way,), or (run, 1, way)."""
     value = values_of(theta)
-    # W⁻¹ = A Aᵀ: the squared length of a feature's row of A is the inverse of its variance given all others.
-    directions = projection / projection.norm(dim=-1, keepdim=True)
     return Robust(
         stabiliser=stabiliser,
         centre=centre,
@@ -105,9 +128,10 @@ def assemble(
             centres=centres,
             ln_weights=ln_weights,
             var=var_between,
-            **{name: value[name] for name in ("width", "narrow_width", "narrow_weight", "background")},
+            **{name: value[name] for name in ("width", "background")},
         ),
         tails=Tails(**{f.name: value[f.name] for f in fields(Tails)}),
+        relatedness=relatedness.expand(len(theta), 1, -1),
     )
 
 
@@ -121,6 +145,7 @@ MOST_SOURCES = 400
 SAME_PER_SOURCE = 3
 DIFFERENT_PER_FOLD = 600
 """Expected number of different-source pairs that are drawn."""
+EM_STEPS = 200
 UNIFORM_SHARE = 0.1
 """Of the draws that go to all pairs alike, for those that the start values misjudge."""
 
@@ -135,6 +160,12 @@ class HeldOut:
     ref: Tensor  # (fold, pair)
     same: Tensor  # (fold, pair)
     weight: Tensor  # (fold, pair); ½/ln 2 for each hypothesis in every fold, 0 for padding
+    n_different: Tensor  # pairs of different sources that those of a fold stand for (fold,)
+
+    def spread(self) -> float:
+        """Median over same-source pairs of their squared difference, in the mean over axes: how large w is in this basis."""
+        x, y = (_gather(self.instances, which) for which in (self.trace, self.ref))
+        return float(((x - y) ** 2).mean(-1)[self.same & (self.weight > 0)].median())
 
     def cllr(self, ln_lr: Tensor) -> Tensor:
         """Cllr of every fold (fold,) from the ln LRs of its pairs (fold, pair)."""
@@ -156,52 +187,70 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
-def model_of(parts: Sequence[Sources], theta: Tensor, shrinkages: Sequence[float]) -> Robust:
-    """Basis and kernels of every set of sources, with its scalars (set, scalar) and its shrinkage of the within matrix."""
+def model_of(parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, shrinkages: Sequence[Shrinkage]) -> Robust:
+    """Basis and kernels of every set of sources, with its scalars (set, scalar), relatedness and shrinkage."""
     stabilisers = [fit_stabiliser(sources) for sources in parts]
     even = [s(torch.from_numpy(sources.values)[None])[0].numpy() for s, sources in zip(stabilisers, parts, strict=True)]
     parts = [replace(sources, values=values) for sources, values in zip(parts, even, strict=True)]
-    bases = [fit_eigenbasis(sources, weight) for sources, weight in zip(parts, shrinkages, strict=True)]
+    bases = [fit_eigenbasis(sources, shrinkage) for sources, shrinkage in zip(parts, shrinkages, strict=True)]
     kernels = [
         basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
     ]
-    most = max(map(len, kernels))
-    centres = np.zeros((len(parts), most, kernels[0].shape[1]))
+    # Runs may differ in their numbers of axes: one that has fewer is filled up with axes on which nothing differs.
+    most, n_axes = max(map(len, kernels)), max(len(basis.var_between) for basis in bases)
+    centres = np.zeros((len(parts), most, n_axes))
     ln_weights = np.full((len(parts), most), -np.inf)
     for i, kernel in enumerate(kernels):
-        centres[i, : len(kernel)] = kernel
+        centres[i, : len(kernel), : kernel.shape[1]] = kernel
         ln_weights[i, : len(kernel)] = -math.log(len(kernel))
     return assemble(
         theta,
+        relatedness,
         stabiliser=Stabiliser(
             *(torch.cat([getattr(s, field.name) for s in stabilisers]) for field in fields(Stabiliser))
         ),
         centre=torch.from_numpy(np.stack([b.centre for b in bases])[:, None]),
-        projection=torch.from_numpy(np.stack([b.axes for b in bases])),
-        var_between=torch.from_numpy(np.stack([b.var_between for b in bases])[:, None]),
+        projection=torch.from_numpy(np.stack([_widened(b.axes, n_axes) for b in bases])),
+        directions=torch.from_numpy(np.stack([_widened(b.directions, n_axes) for b in bases])),
+        var_between=torch.from_numpy(np.stack([_widened(b.var_between, n_axes) for b in bases])[:, None]),
         centres=torch.from_numpy(centres),
         ln_weights=torch.from_numpy(ln_weights),
     )
 
 
-def held_out(sources: Sources, rng: np.random.Generator, shrinkages: Sequence[float]) -> list[HeldOut]:
-    """The folds of one run: the same pairs with bases of every shrinkage."""
-    others, own = [], []
-    fold = deal(sources, rng)
-    for k in range(int(fold.max()) + 1):
-        inside = sources.take(np.flatnonzero(fold == k))
-        if len(inside) < 2 or (inside.count > 1).sum() < 1:
-            continue  # no pairs of both kinds
-        own.append(inside.take(_even(len(inside), MOST_SOURCES)))
-        others.append(sources.take(np.flatnonzero(fold != k)))
-    if len(own) < 2:
-        raise LindleyError(
-            f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
-            "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
-        )
-    models = [model_of(others, START.expand(len(own), -1), [shrinkage] * len(own)) for shrinkage in shrinkages]
-    drawn = [_draw(take_runs(models[0], [i]), inside, len(sources), rng) for i, inside in enumerate(own)]
-    return [_stack(model, own, drawn) for model in models]
+def _widened(values: Floats, n_axes: int) -> Floats:
+    """With zeros for axes that are not there, which a model leaves out of every LR."""
+    return np.concatenate([values, np.zeros((*values.shape[:-1], n_axes - values.shape[-1]))], -1)
+
+
+class Folds:
+    """The sources of one run, dealt into folds, with the pairs of each: the same ones for every shrinkage."""
+
+    def __init__(self, sources: Sources, rng: np.random.Generator, first: Shrinkage) -> None:
+        """Draw the pairs, by how the usual scalars judge them with a basis of the ``first`` shrinkage."""
+        self.own, self.others = [], []
+        fold = deal(sources, rng)
+        for k in range(int(fold.max()) + 1):
+            inside = sources.take(np.flatnonzero(fold == k))
+            if len(inside) < 2 or (inside.count > 1).sum() < 1:
+                continue  # no pairs of both kinds
+            self.own.append(inside.take(_even(len(inside), MOST_SOURCES)))
+            self.others.append(sources.take(np.flatnonzero(fold != k)))
+        if len(self.own) < 2:
+            raise LindleyError(
+                f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
+                "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
+            )
+        model = self._model(first)
+        self.drawn = [_draw(take_runs(model, [i]), inside, len(sources), rng) for i, inside in enumerate(self.own)]
+
+    def _model(self, shrinkage: Shrinkage) -> Robust:
+        n = len(self.own)
+        return model_of(self.others, START.expand(n, -1), PRIOR_RELATED / PRIOR_PAIRS, [shrinkage] * n)
+
+    def held_out(self, shrinkage: Shrinkage) -> HeldOut:
+        """The pairs as bases of this shrinkage see them."""
+        return _stack(self._model(shrinkage), self.own, self.drawn)
 
 
 def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Generator) -> tuple[Index, Floats]:
@@ -232,7 +281,9 @@ def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Genera
     kept = rng.random(len(chance)) < chance
     different_pairs = np.stack([used[i[kept]], used[j[kept]]], 1)
     group = sources.group[owner]
-    share = np.where(group[i] == group[j], (len(sources) - 1) / (n_sources - 1), 1.0)
+    mates = group[i] == group[j]
+    rarer = (len(sources) - 1) / (n_sources - 1)
+    share = np.where(mates, rarer, (1 - rarer * mates.mean()) / max(1 - mates.mean(), 1e-300))
     different_weight = (share / share.sum())[kept] / chance[kept]
 
     kind = np.repeat([1, 0], [len(same_pairs), len(different_pairs)])
@@ -266,7 +317,8 @@ def _stack(model: Robust, own: Sequence[Sources], drawn: Sequence[tuple[Index, F
             instances[i, : values.shape[1]] = take_runs(model, [i]).project(values)[0]
         pairs[i, : len(p)] = torch.from_numpy(p)
         weight[i, : len(p)] = torch.from_numpy(w)
-    return HeldOut(model, instances, pairs[..., 0], pairs[..., 1], pairs[..., 2].bool(), weight)
+    n_different = torch.tensor([math.comb(len(sources), 2) for sources in own], dtype=torch.float64)
+    return HeldOut(model, instances, pairs[..., 0], pairs[..., 1], pairs[..., 2].bool(), weight, n_different)
 
 
 def _even(n: int, most: int) -> Index:
@@ -274,21 +326,53 @@ def _even(n: int, most: int) -> Index:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.intp)
 
 
-def ln_parts_held_out(folds: HeldOut, model: Robust) -> tuple[Tensor, Tensor]:
-    """ln p(x, y | H1) and ln p(x, y | H2) of the pairs of the folds (fold, pair) under a model with other scalars.
+def ln_parts_held_out(folds: HeldOut, theta: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+    """ln p(x, y) of the pairs of the folds (fold, pair) under other scalars (scalar,).
 
+    From one source, from sources that are related in each of the ways, and from sources that have nothing in common.
     Densities on the axes; gradients reach the scalars alone.
     """
-    x, y = (folds.instances.take_along_dim(which[..., None], 1) for which in (folds.trace, folds.ref))
-    ln_f = model.tails.ln_seen(
-        [ln_population(model.population, folds.instances, math.exp(u) * model.var_within) for u in LN_SCATTER]
-    )
-    ln_p = model.ln_single(folds.instances, ln_f, 1)
-    ln_fz = [ln_population(model.population, (x + y) / 2, math.exp(u) * model.var_within / 2) for u in LN_SCATTER]
-    return model.ln_pair(
-        Differences.of_given(x, y, model.directions, model.var_within),
-        1,
-        1,
-        (ln_fz, ln_f.gather(1, folds.trace), ln_f.gather(1, folds.ref)),
-        (ln_p.gather(1, folds.trace), ln_p.gather(1, folds.ref)),
-    )
+    base, kernels = folds.model, folds.model.population
+    basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var
+    each = theta.expand(len(folds.trace), -1)
+    model = assemble(each, base.relatedness, *basis, kernels.centres, kernels.ln_weights)
+    density = partial(ln_population, model.population)
+    items = model.items(folds.instances, density)
+    x, y = (items.map(lambda t, which=which: _gather(t, which)) for which in (folds.trace, folds.ref))  # type: ignore[misc]
+    ln_h1, ln_mates = model.ln_related(x, y, model.ln_seen_with((x.mean + y.mean) / 2, 2, density))
+    return ln_h1, ln_mates, x.ln_p + y.ln_p
+
+
+def _gather(values: Tensor, which: Tensor) -> Tensor:
+    """Instances (fold, instance, …) by their numbers (fold, pair)."""
+    return values.take_along_dim(which[..., None] if values.dim() == 3 else which, 1)
+
+
+def ln_lr_held_out(parts: tuple[Tensor, list[Tensor], Tensor], relatedness: Tensor) -> Tensor:
+    """ln LR (fold, pair) from `ln_parts_held_out` and how often sources are related (way,)."""
+    ln_h1, ln_mates, ln_apart = parts
+    ways = [rho.log() + mates for rho, mates in zip(relatedness, ln_mates, strict=True)]
+    return ln_h1 - ln_sum([torch.log1p(-relatedness.sum()) + ln_apart, *ways])
+
+
+def learn_relatedness(folds: HeldOut, parts: tuple[Tensor, list[Tensor], Tensor]) -> Tensor:
+    """How often two different sources are related in each of the ways (way,): its posterior mean, by EM.
+
+    Pairs of different sources are a mixture of unrelated and related ones. With r the probability that a pair is related in a
+    way, a Dirichlet prior that counts as `PRIOR_PAIRS` pairs, and P pairs of held-out sources in all,
+
+        ρ_c = (prior count + Σ_pairs r_c) / (PRIOR_PAIRS + P).
+
+    p(x, y | H2) is linear in ρ: its mean is what an LR needs that knows of this uncertainty.
+    """
+    _, ln_mates, ln_apart = parts
+    count = torch.where(folds.same, 0.0, folds.weight) * (2 * math.log(2)) * folds.n_different[:, None]
+    ratio = torch.stack([(mates - ln_apart).clamp_max(600.0).exp() for mates in ln_mates], -1)[count > 0]  # (pair, way)
+    count = count[count > 0]
+    total = PRIOR_PAIRS + count.sum()
+    rho = PRIOR_RELATED / PRIOR_PAIRS
+    for _ in range(EM_STEPS):
+        joint = rho * ratio
+        share = joint / ((1 - rho.sum()) + joint.sum(-1, keepdim=True))
+        rho = (PRIOR_RELATED + (count[:, None] * share).sum(0)) / total
+    return rho

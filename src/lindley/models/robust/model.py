@@ -1,30 +1,45 @@
 r"""The robust two-level model: feature-based LRs that need no calibration afterwards.
 
-In the generalised eigenbasis of within and between covariances (`eigenbasis`) a trace is the mean x of M
-instances and a ref the mean y of N. With f the law of source means (`population`), δ = x − y,
-z = (M x + N y)/(M + N), g, c and s the laws of δ of `tails`, and w the variance
-within of one instance,
+In the generalised eigenbasis of within and between covariances (`eigenbasis`) an item has M instances with the mean x and, on
+every axis, the sum of squares S_x around it. f is the law of source means (`population`), w the variance of one instance.
 
-    p(x, y | H1) = (1 − ε_M − ε_N − ½ε − σ_M − σ_N) Σ_q ω_q g_q(δ) f_q(z) + ½ε c_both(δ) f_5(z)
-                   + [ε_M c_trace(δ) + σ_M s_trace(δ)] f(y) + [ε_N c_ref(δ) + σ_N s_ref(δ)] f(x)
-    p(x, y | H2) = (1 − ρ) p(x) p(y)
-                   + ρ (1 − ψ) ¼ [p(x, y | H1) + Σ_j ∏ t_ν(δ; v + 2 j γ λ) f(z)] + ρ ψ s(δ) ½ [f(x) + f(y)]
-    p(x) = (1 − ε_M − ½ε − σ_M) f(x) + (ε_M + ½ε) Σ_s ¼ ∏_axis t_ν(x; λ + 2 s w / M)
-           + σ_M Σ_f Σ_k N(x; 0, 4 λ + w/M + 2 k (w/M²) u_f u_fᵀ) / 2p
+**One item.** Its instances share a scatter τ_x; with the laws t of `tails`, the density of mean and squares is
 
-with ε_M = 1 − (1 − ε/4)^M and σ_M = 1 − (1 − σ/2)^M. The last term of p(x) is the narrowest part of f's background, 4 λ, moved
-by a spike in one of the p features (u_f and k as in `tails`). An instance is contaminated with the probability
-ε/4, all of a pair's with ½ε, and an instance has a spike with σ/2. f_q is the law of sources seen with the normal error of its
-argument, for a source that scatters with τ_q (f_5 with the largest of five), and f = Σ_q ω_q f_q.
+    p(x, S_x) = Σ_q ω_q f_q(x) ∏_axis t_ν,M−1(S_x; τ_q w),          f_q(x) = f seen with the normal error τ_q w / M.
 
-f_q(z) g_q(δ) is exact for normal replicates, where mean and difference are independent. With a scatter of its own on every axis
-it is an approximation that is good where sources differ by more than their replicates do: with var_between/var_within = 10, 100
-and 1000 on each of four axes, ln LR was off by 0.15, 0.02 and 0.003 in the mean, for one instance against one and for more.
-Contaminated instances are taken to be rare, and are not looked for among those that a mean was taken of.
+**Two items of one source**, with δ = x − y and z = (M x + N y)/(M + N): each has a scatter of its own, and
 
-The terms with ρ say that the two sources of H2 may be of one batch (*relatedness*, the cousin of the θ-correction of forensic
-DNA). They may be as alike as one source is to itself, differ a little on all axes, or in a feature or two (ψ). The first of
-these bounds the LR, from data: LR ≤ 4/(ρ (1 − ψ)), however rare the features and however poor the model far from all sources.
+    g(x, y, S_x, S_y) = Σ_qr ω_q ω_r f_q̄(z) ∏_axis t_ν,M+N−1(δ² / v_qr + S_x / τ_q + S_y / τ_r; w),   v_qr = τ_q/M + τ_r/N,
+
+with the Jacobian of these scales, and q̄ next to the scatter of z. For M = N = 1 the two scatters are taken as their mean, on
+the same five nodes. An offset that all instances of one of the items share is rarely an error of measurement, the more rarely
+the more of them there are. With off(δ, S) as in `tails`, where all M or all N are off, and the chances π₀, ε₁ and σ₁ that all
+is as usual, that one item is contaminated, or has a spike,
+
+    p(x, y, S | H1) ∝ π₀ g + (ε₁ off_contaminated + σ₁ off_spike) [β^(M−1) f(y) + β^(N−1) f(x)],      β = 1/10.
+
+How alike two items scatter is not taken as evidence: both terms are scaled so that p(S) = p(S_x) p(S_y).
+
+**Different sources.** They may be related (made in one batch; the cousin of the θ-correction of forensic DNA): as alike as one
+source is to itself, different by a little on all axes (j λ, for a few j), or in a feature or two. With ρ_c how often each of
+these ways is,
+
+    p(x, y, S | H2) = (1 − Σ ρ_c) p(x, S_x) p(y, S_y) + Σ_c ρ_c p_c(x, y, S).
+
+The first way bounds the LR: LR ≤ 1/ρ_alike, however rare the features and however poor the model far from all sources. ρ is
+learnt from pairs of different sources (`folds`); as H2 is linear in it, its posterior mean is all that is needed.
+
+**What is off.** A single instance is contaminated or has a spike with the chances of `tails`. Of several, some may be off
+together: of two or more instances, in the order in which they lie along the direction that they scatter most in, the first r or
+the last. How probable that is, is judged by each item alone, with f at the mean of the other instances; and with these others,
+the *view* of the item, it is compared. Items may also scatter grossly (τ of 30 and more). An LR is the ratio of sums over the
+views of both items,
+
+    LR = Σ_ab p(x, a) p(y, b) [p(x_a, y_b | H1) / p(x_a) p(y_b)] / Σ_ab p(x, a) p(y, b) [p(x_a, y_b | H2) / p(x_a) p(y_b)].
+
+What is exact: with normal replicates (ν and α large), without background and nothing off, it is the classical two-level
+model with kernels, for any M and N. f_q̄(z) outside of the integral over the scatter of each axis is an approximation, good
+where sources differ by more than their replicates do.
 """
 
 from __future__ import annotations
@@ -40,31 +55,65 @@ from torch import Tensor
 from lindley.models.between import Scatter
 from lindley.models.blocks import at_a_time, pieces, side_by_side
 from lindley.models.robust.eigenbasis import Stabiliser
-from lindley.models.robust.population import BACKGROUND, Population
+from lindley.models.robust.population import FREEDOM, Population, ln_background
 from lindley.models.robust.tails import (
-    BATCH_SCALES,
-    CONTAMINATION_SCALES,
+    LN_GROSS,
     LN_SCATTER,
-    Differences,
+    OFF_SCALES,
+    SPIKE_SCALES,
+    SharedTail,
     Tails,
+    ln_mean_scatter_weights,
     ln_scatter_weights,
-    ln_spiked,
-    ln_spikes,
     ln_student,
     ln_sum,
+    ln_weighted_sum,
 )
 from lindley.models.two_level import map_tensors, take_runs
 
-__all__ = ["Robust"]
+__all__ = ["MATES", "Items", "Robust"]
 
 BLOCK = 1 << 18
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
 OUTER = len(LN_SCATTER) << 18
 """Pairs × scatters whose kernels are summed over at a time: 512 traces and 512 refs."""
-Result = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Of ln p(x, y | H1), ln p(x, y | H2) and ln p(y)."""
-MOST = 0.9
-"""Share of sets of instances that are contaminated, at most, by however many instances there are."""
+SHARED_BY_ANOTHER = 0.1
+"""Probability that what an instance is off by, another one of the item is off by as well."""
+BATCH_SCALES = (0.002, 0.02, 0.2)
+"""j: variance of the difference between two sources of one batch, in units of the variance between sources."""
+MATES = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
+"""The ways in which two different sources may be related: the weights of `Robust.relatedness`."""
+Density = Callable[[Tensor, Tensor], Tensor]
+"""ln f at points (run, points, axis) that are seen with an error of a variance (run, 1, axis): (run, points)."""
+LEAST_WEIGHT = math.log(1e-9)
+"""A view of an item that is less probable than that is left out where many pairs are scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Traces or refs of equally many instances, on the axes of a model, with what belongs to an item alone."""
+
+    number: int  # M, of instances
+    mean: Tensor  # (run, …, axis)
+    along: Tensor  # u_f · mean/√w (run, …, feature)
+    ln_f: Tensor  # ln f(mean) (run, …)
+    ln_p: Tensor  # ln p(item) (run, …)
+    ln_within: Tensor  # ln p(S), of the instances around their mean (run, …); zero for one instance
+    squares: Tensor | None = None  # S, their sum of squares (run, …, axis); None for one instance
+    ln_tau: Tensor | None = None  # the mean of ln τ, given S (run, …); None for one instance
+    is_gross: bool = False  # whether their scatter is one of LN_GROSS, and not of LN_SCATTER
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Items:
+        """Every tensor sent through ``function``."""
+        return map_tensors(self, function)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Items as they look if some of their instances are off: the others, and the density of all instances then."""
+
+    items: Items
+    ln_joint: Tensor  # ln p(item, these are off) (run, items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,16 +123,17 @@ class Robust:
     stabiliser: Stabiliser
     centre: Tensor  # of stabilised features (run, 1, feature)
     projection: Tensor  # (run, feature, axis); axes with the largest λ first
-    var_within: Tensor  # of one instance (run, 1, axis)
+    var_within: Tensor  # w, of one instance (run, 1, axis)
     directions: Tensor  # u_f, of the features (run, feature, axis)
     population: Population
     tails: Tails
+    relatedness: Tensor  # ρ_c, how often two different sources are related in each of the `MATES` ways (run, 1, way)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Robust:
         """The same model with every tensor sent through ``function``: another precision, device or choice of runs."""
         return map_tensors(self, function)
 
-    uses_scatter: ClassVar[bool] = False
+    uses_scatter: ClassVar[bool] = True
     has_axis_shares: ClassVar[bool] = True
 
     @property
@@ -96,6 +146,11 @@ class Robust:
         """Of one instance (run, 1, axis)."""
         return self.var_within
 
+    @property
+    def ln_ceiling(self) -> Tensor:
+        """ln of the largest LR that the model can give, (run,): two different sources may be as alike as one is to itself."""
+        return -self.relatedness[:, 0, 0].log()
+
     def between_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of the source means on the axes, (run, 1, axis) each."""
         return torch.zeros_like(self.population.var), self.population.var
@@ -104,138 +159,81 @@ class Robust:
         """(run, items, feature) → (run, items, axis)."""
         return (self.stabiliser(values) - self.centre) @ self.projection
 
+    def scatter_of(self, instances: Tensor) -> Tensor:
+        """Where instances (run, items, instance, feature) lie from their mean on the axes, (run, items, instance × axis).
+
+        One instance after the other, as it counts which of them is off, and not only how far they scatter.
+        """
+        on_axes = self.project(instances.flatten(1, 2)).reshape(*instances.shape[:3], -1)
+        return (on_axes - self.project(instances.mean(2))[:, :, None]).flatten(2)
+
     def ln_lr(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of all pairs of traces (run, traces, feature) and refs (run, refs, feature), (run, traces, refs).
 
-        ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances.
+        ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances, ``scatter`` how these lie around them
+        (`scatter_of`); left out, they are taken to agree perfectly.
         """
-        return self._all_pairs(trace, ref, n_trace, n_ref, lambda h1, h2, at_ref: h1 - h2)
+        found = []
+        for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
+            if n_trace == n_ref == 1:
+                found.append(_all_pairs(model, x[0].items, y[0].items, torch.sub))
+            else:
+                same, different = _over_views(model, x, y).unbind(-1)
+                found.append(same - different)
+        return torch.cat(found)
 
     def ln_parts(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """Similarity ln p(trace | ref, H1) and typicality ln p(trace | ref, H2) of all pairs, (run, traces, refs) each.
 
-        Densities of the (mean) trace in the features that go into the model: ln |det| of the projection and of the
-        stabiliser takes them there from the axes. Their difference is `ln_lr`; under H2 the ref matters through
-        relatedness alone.
+        Densities of the trace's instances in the features that go into the model (for several, up to a constant): ln |det| of
+        the projection and of the stabiliser takes them there from the axes. Their difference is `ln_lr`; under H2 the ref
+        matters through relatedness alone.
         """
-        similarity, typicality = self.ln_parts_on_axes(trace, ref, n_trace, n_ref)
+        similarity, typicality = self.ln_parts_on_axes(trace, ref, n_trace, n_ref, scatter)
         if self.projection.shape[-1] != self.projection.shape[-2]:
             return similarity, typicality
         determinant = torch.linalg.slogdet(self.projection).logabsdet[:, None]
         jacobian = (determinant + self.stabiliser.ln_slope(trace).sum(-1))[..., None]
         return similarity + jacobian, typicality + jacobian
 
-    def ln_parts_on_axes(self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1) -> tuple[Tensor, Tensor]:
-        """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
-        both = self._all_pairs(
-            trace, ref, n_trace, n_ref, lambda h1, h2, at_ref: torch.stack([h1 - at_ref, h2 - at_ref], -1)
-        )
-        return both[..., 0], both[..., 1]
-
-    def _all_pairs(self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, result: Result) -> Tensor:
-        runs = []
-        for run in range(len(self.centre)):
-            one = take_runs(self, [run])
-            x, y = one.project(trace[run : run + 1]), one.project(ref[run : run + 1])
-            runs.append(_AllPairs(one, x, y, n_trace, n_ref)(result))
-        return torch.cat(runs)
-
-    def _at(self, points: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        """ln f and ln p at means of ``number`` instances (run, points, axis), (run, points) each."""
-        ln_f = self.tails.ln_seen(
-            [self.population.ln_density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER]
-        )
-        return ln_f, self.ln_single(points, ln_f, number)
-
-    def ln_pair(
-        self,
-        differences: Differences,
-        n_trace: int,
-        n_ref: int,
-        ln_f: tuple[Sequence[Tensor], Tensor, Tensor],
-        ln_p: tuple[Tensor, Tensor],
+    def ln_parts_on_axes(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
-        """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement, of M = ``n_trace`` and N = ``n_ref`` instances.
-
-        ``ln_f`` has ln f_q(z) for every scatter, ln f(x) and ln f(y), and ``ln_p`` has ln p(x) and ln p(y): each broadcasts to
-        (run, …).
-        """
-        at_means, at_trace, at_ref = ln_f
-        tails, var_within = self.tails, self.var_within
-        together = 1 / n_trace + 1 / n_ref
-        v = var_within * together
-        alone = n_trace == n_ref == 1
-        scales = [v * math.exp(u) for u in LN_SCATTER] + [v * s for s in CONTAMINATION_SCALES]
-        if not alone:
-            scales += [v + 2 * (s - 1) * var_within / n_trace**2 for s in CONTAMINATION_SCALES]
-            scales += [v + 2 * (s - 1) * var_within / n_ref**2 for s in CONTAMINATION_SCALES]
-        scales += [v + 2 * s * tails.batch_var * self.population.var for s in BATCH_SCALES]
-        terms = ln_student(differences.squares(), torch.cat(scales, 1), tails.nu)
-
-        shape = (-1, *(1,) * (terms[0].dim() - 1))
-        n, k = len(LN_SCATTER), len(CONTAMINATION_SCALES)
-        ln_scatter = ln_scatter_weights(tails.scatter_shape)
-        clean = ln_sum([ln_scatter[:, q].reshape(shape) + terms[q] + at_means[q] for q in range(n)])
-        at_mean = tails.ln_seen(at_means)
-        both = ln_sum(terms[n : n + k])
-        trace = ref = both
-        if not alone:
-            trace, ref = ln_sum(terms[n + k : n + 2 * k]), ln_sum(terms[n + 2 * k : n + 3 * k])
-        eps, rho, psi = (t.reshape(shape) for t in (tails.contamination, tails.relatedness, tails.variants))
-        (eps_trace, spike_trace), (eps_ref, spike_ref) = (
-            (e.reshape(shape), s.reshape(shape)) for e, s in (tails.off(n_trace), tails.off(n_ref))
-        )
-        off = eps_trace + eps_ref + eps / 2 + spike_trace + spike_ref
-        ln_h1 = ln_sum(
-            [
-                torch.log1p(-off.clamp_max(MOST)) + clean,
-                at_means[-1] + (eps / 2 / k).log() + both,
-                at_ref + (eps_trace / k).log() + trace,
-                at_trace + (eps_ref / k).log() + ref,
-            ]
-        )
-        ln_apart = torch.log1p(-rho) + ln_p[0] + ln_p[1]
-
-        def spikes(strength: float) -> Tensor:
-            return ln_spikes(differences, together, self.directions, strength, tails.scatter_shape, tails.second_spike)
-
-        spiked = spiked_trace = spiked_ref = spikes(2 / together)
-        if not alone:
-            spiked_trace, spiked_ref = (spikes(2 / (number**2 * together)) for number in (n_trace, n_ref))
-        ln_h1 = ln_sum([ln_h1, at_ref + spike_trace.log() + spiked_trace, at_trace + spike_ref.log() + spiked_ref])
-        batch = ln_sum(terms[-len(BATCH_SCALES) :])
-        alike = torch.logaddexp(ln_h1, at_mean + batch) - math.log(1 + len(BATCH_SCALES))
-        variant = torch.logaddexp(at_trace, at_ref) + spiked
-        mates = torch.logaddexp(torch.log1p(-psi) + alike, (psi / 2).log() + variant)
-        return ln_h1, torch.logaddexp(ln_apart, rho.log() + mates)
-
-    def ln_single(self, points: Tensor, ln_f: Tensor, number: int) -> Tensor:
-        """ln p(x) of means of ``number`` instances (run, points, axis), from ln f(x) (run, points)."""
-        tails, var_within, var_between = self.tails, self.var_within, self.population.var
-        scales = torch.cat([var_between + 2 * s * var_within / number for s in CONTAMINATION_SCALES], 1)
-        far = ln_sum(ln_student((points**2).unbind(-1), scales, tails.nu))
-        broad = BACKGROUND[0][1] * var_between + var_within / number
-        spiked = ln_spiked(points, broad, self.directions * var_within.sqrt(), 2 / number**2)
-        eps, spike = (t[..., 0] for t in tails.off(number))
-        eps = (eps + tails.contamination[..., 0] / 2).clamp_max(MOST)
-        clean = torch.log1p(-(eps + spike).clamp_max(MOST))
-        return ln_sum([clean + ln_f, (eps / len(CONTAMINATION_SCALES)).log() + far, spike.log() + spiked])
+        """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
+        similarity, typicality = [], []
+        for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
+            same, different = _over_views(model, x, y).unbind(-1)
+            ln_ref = ln_sum([view.ln_joint for view in y])[:, None]
+            similarity.append(same - ln_ref)
+            typicality.append(different - ln_ref)
+        return torch.cat(similarity), torch.cat(typicality)
 
     def ln_lr_given(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
-        x, y = self.project(trace), self.project(ref)
-        z = (n_trace * x + n_ref * y) / (n_trace + n_ref)
-        (ln_fx, ln_px), (ln_fy, ln_py) = self._at(x, n_trace), self._at(y, n_ref)
-        ln_fz = [self.population.ln_density(z, math.exp(u) * self.var_within / (n_trace + n_ref)) for u in LN_SCATTER]
-        differences = Differences.of_given(x, y, self.directions, self.var_within)
-        h1, h2 = self.ln_pair(differences, n_trace, n_ref, (ln_fz, ln_fx, ln_fy), (ln_px, ln_py))
-        return h1 - h2
+        number = self._n_axes()
+        if min(number) < self.projection.shape[-1]:
+            runs = self._runs(trace, ref, n_trace, n_ref, scatter)
+            return torch.cat([model._ln_lr_of_views(x, y) for model, x, y in runs])
+        return self._ln_lr_of_views(*self._sides(trace, ref, n_trace, n_ref, scatter))
+
+    def _ln_lr_of_views(self, views_x: list[View], views_y: list[View]) -> Tensor:
+        """ln LR of given pairs, whose items come in views."""
+        same, different = [], []
+        for of_x in views_x:
+            for of_y in views_y:
+                x, y = of_x.items, of_y.items
+                z = (x.number * x.mean + y.number * y.mean) / (x.number + y.number)
+                weight = of_x.ln_joint + of_y.ln_joint - x.ln_p - y.ln_p
+                ln_h1, ln_h2 = self.ln_pair(x, y, self.ln_seen_with(z, x.number + y.number))
+                same.append(ln_h1 + weight)
+                different.append(ln_h2 + weight)
+        return ln_sum(same) - ln_sum(different)
 
     def ln_lr_pairs(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -245,60 +243,335 @@ class Robust:
         The model of some axes is the model with the other axes integrated out. So with LR_k of the first k axes, the share
         ln LR_k − ln LR_{k−1} is the ln LR of axis k given those before it, the ones that separate sources better.
         """
-        total = torch.stack([m.ln_lr_given(trace, ref, n_trace, n_ref) for m in self._leading()], -1)
-        return torch.diff(total, dim=-1, prepend=torch.zeros_like(total[..., :1]))
-
-    def _leading(self) -> Iterator[Robust]:
-        """The models of the first axis, of the first two, and so on."""
+        total = []
         for k in range(1, self.projection.shape[-1] + 1):
-            own = {name: getattr(self, name)[..., :k] for name in ("projection", "var_within", "directions")}
-            centres, var = self.population.centres[..., :k], self.population.var[..., :k]
-            yield replace(self, **own, population=replace(self.population, centres=centres, var=var))
+            some = _first_axes(scatter, n_trace, n_ref, k)
+            total.append(self._of_first_axes(k).ln_lr_given(trace, ref, n_trace, n_ref, some))
+        return torch.diff(torch.stack(total, -1), dim=-1, prepend=torch.zeros_like(total[0][..., None]))
+
+    def _of_first_axes(self, k: int) -> Robust:
+        """The model of the first k axes."""
+        own = {name: getattr(self, name)[..., :k] for name in ("projection", "var_within", "directions")}
+        centres, var = self.population.centres[..., :k], self.population.var[..., :k]
+        return replace(self, **own, population=replace(self.population, centres=centres, var=var))
+
+    def _n_axes(self) -> list[int]:
+        """The number of axes of every run: those that a run was filled up with have no direction."""
+        return self.projection.abs().sum(1).gt(0).sum(-1).tolist()
+
+    def _sides(
+        self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
+    ) -> tuple[list[View], list[View]]:
+        """Both sides on the axes, in all views."""
+        of_x, of_y = (None, None) if scatter is None else (scatter.trace, scatter.ref)
+        sides = (trace, n_trace, of_x), (ref, n_ref, of_y)
+        x, y = (self.views(self.project(mean), number, scattered) for mean, number, scattered in sides)
+        return x, y
+
+    def _runs(
+        self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
+    ) -> Iterator[tuple[Robust, list[View], list[View]]]:
+        """The model of one run after the other, with both sides."""
+        for run in range(len(self.centre)):
+            one, pick = take_runs(self, [run])._of_first_axes(self._n_axes()[run]), slice(run, run + 1)
+            some = scatter and replace(scatter, trace=scatter.trace[pick], ref=scatter.ref[pick])
+            some = _first_axes(some, n_trace, n_ref, one.projection.shape[-1])
+            yield one, *one._sides(trace[pick], ref[pick], n_trace, n_ref, some)
+
+    def ln_seen_with(self, points: Tensor, number: int, density: Density | None = None) -> list[Tensor]:
+        """ln f_q at means of so many instances (run, points, axis), for every scatter: (run, points) each."""
+        density = density or self.population.ln_density
+        return [density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER]
+
+    def items(self, mean: Tensor, density: Density | None = None) -> Items:
+        """Items of one instance, on the axes; ``density`` is that of the population, or the same with a gradient."""
+        at_means = self.ln_seen_with(mean, 1, density)
+        ln_f = ln_weighted_sum(at_means, self._ln_weights(False))
+        return Items(1, mean, self._along(mean), ln_f, self._ln_single(mean, ln_f), torch.zeros_like(ln_f))
+
+    def views(self, mean: Tensor, number: int = 1, scatter: Tensor | None = None) -> list[View]:
+        """Items on the axes in all views: means (run, items, axis) of ``number`` instances, and `scatter_of` them.
+
+        The first view has all instances. Of two or more, some may be off together; which, is told by the item alone. Ordered
+        along the direction in which they scatter most, these are the first r of them or the last.
+        """
+        if number == 1:
+            items = self.items(mean)
+            return [View(items, items.ln_p)]
+        if scatter is None:
+            scatter = mean.new_zeros((*mean.shape[:-1], number * mean.shape[-1]))
+        w = self.var_within
+        values = mean[..., None, :] + scatter.reshape(*scatter.shape[:-1], number, -1)
+        around = values - values.mean(-2, keepdim=True)
+        scaled = (around * w.rsqrt()[..., None, :]).detach()
+        order = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1].argsort(-1)
+        values, around = (t.take_along_dim(order[..., None], -2) for t in (values, around))
+        gross = self.tails.contamination[..., 0] / 2
+        usual, one, spike = (t[..., 0] * (1 - gross) for t in self.tails.chances(2 * number - 2))
+        views = [self._several(values), self._several(values, is_gross=True)]
+        joint = [usual.log() + views[0].ln_p, gross.log() + views[1].ln_p]
+        shared, total = self._shared(number - 1), (around**2 / w[..., None, :]).sum((-1, -2))
+        partial_sums = around.cumsum(-2)
+        for r in range(1, number):
+            known, moved = r * (1 - r / number), partial_sums[..., r - 1, :]
+            off = torch.logaddexp(
+                one.log() + shared.ln_one_off(total, (moved**2 / w).sum(-1), known),
+                spike.log() + shared.ln_spikes(total, self._along(moved), known),
+            )
+            for rest in (values[..., r:, :], values[..., :r, :]):  # the first r are off, or the others are
+                items = self._several(rest) if rest.shape[-2] > 1 else self.items(rest[..., 0, :])
+                views.append(items)
+                joint.append(off + items.ln_f)
+        return [View(items, ln) for items, ln in zip(views, joint, strict=True)]
+
+    def _several(self, values: Tensor, *, is_gross: bool = False) -> Items:
+        """Items of two or more instances (run, items, instance, axis), none of them off."""
+        number, w = values.shape[-2], self.var_within
+        mean = values.mean(-2)
+        squares = ((values - mean[..., None, :]) ** 2).sum(-2)
+        nodes = LN_GROSS if is_gross else LN_SCATTER
+        ln_weights = self._ln_weights(is_gross)
+        scales = torch.cat([math.exp(u) * w for u in nodes], 1)
+        at_means = [self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes]
+        terms = ln_student(
+            zip(squares.unbind(-1)), [scales], self.tails.nu, number - 1, (number - 1) * scales.log().sum(-1)
+        )
+        ln_f, ln_within, ln_p = (
+            ln_weighted_sum(parts, ln_weights)
+            for parts in (at_means, terms, [a + b for a, b in zip(terms, at_means, strict=True)])
+        )
+        posterior = (ln_weights[:, None] + torch.stack(terms, -1)).softmax(-1)
+        ln_tau = posterior @ torch.tensor(nodes, dtype=w.dtype, device=w.device)
+        return Items(number, mean, self._along(mean), ln_f, ln_p, ln_within, squares, ln_tau, is_gross)
+
+    def _ln_weights(self, is_gross: bool) -> Tensor:
+        """ln ω of the scatters of an item (run, node)."""
+        if is_gross:
+            return torch.full_like(self.var_within[:, 0, :1], -math.log(len(LN_GROSS))).expand(-1, len(LN_GROSS))
+        return ln_scatter_weights(self.tails.scatter_shape)
+
+    def _ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
+        """ln p(x) of single instances (run, points, axis), from ln f(x) (run, points)."""
+        usual, one, spike = (t[..., 0] for t in self.tails.chances(1))
+        return ln_sum([usual.log() + ln_f, one.log() + self._ln_far(points), spike.log() + self._ln_spiked(points)])
+
+    def _ln_far(self, points: Tensor) -> Tensor:
+        """Where contaminated instances lie: the background, seen with their variance."""
+        var, w = self.population.var, self.var_within
+        terms = [ln_background(points, var + (2 * s - 1) * w) for s in OFF_SCALES]
+        return ln_sum(terms) - math.log(len(terms))
+
+    def _ln_spiked(self, points: Tensor) -> Tensor:
+        """Where instances with a spike lie: the background, seen with the variance 1 + k u_f u_fᵀ of any feature."""
+        total = self.population.var + self.var_within
+        directions = self.directions * self.var_within.sqrt()
+        along = (points / total) @ directions.mT  # (run, points, feature)
+        length2 = (directions**2 / total).sum(-1)[:, None]  # (run, 1, feature)
+        square = (points**2 / total).sum(-1, keepdim=True)
+        n_features, n_axes = directions.shape[1:]
+        terms = []
+        for scale in SPIKE_SCALES:
+            k = 2 * (scale - 1)
+            spread = 1 + k * length2
+            left = (square - along**2 * (k / spread)).clamp_min(0.0)
+            terms.append(-0.5 * (spread.log() + (FREEDOM + n_axes) * torch.log1p(left / FREEDOM)))
+        at_zero = ln_background(torch.zeros_like(points[:, :1]), total)
+        return at_zero + torch.logsumexp(torch.cat(terms, -1), -1) - math.log(len(terms) * n_features)
+
+    def ln_pair(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
+        ln_h1, ln_mates = self.ln_related(x, y, at_means)
+        shape = (-1, *(1,) * (ln_h1.dim() - 1))
+        ln_ways = [rho.reshape(shape).log() for rho in self.relatedness.unbind(-1)]
+        ln_apart = torch.log1p(-self.relatedness.sum(-1)).reshape(shape) + x.ln_p + y.ln_p
+        return ln_h1, ln_sum([ln_apart, *(a + b for a, b in zip(ln_ways, ln_mates, strict=True))])
+
+    def ln_related(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `MATES` ways."""
+        tails, w, m, n = self.tails, self.var_within, x.number, y.number
+        together, contrasts = 1 / m + 1 / n, m + n - 1
+        apart = [x.mean[..., axis] - y.mean[..., axis] for axis in range(w.shape[-1])]
+        apart2 = [delta**2 for delta in apart]
+        shape = (-1, *(1,) * (apart[0].dim() - 1))
+        per_axis = [var.reshape(shape) for var in w[:, 0].unbind(-1)]
+        delta2 = sum_over_axes(apart2, per_axis)
+        within = torch.zeros_like(delta2)  # Σ (S_x + S_y)/w over the axes
+        for side in (x, y):
+            if side.squares is not None:
+                within = within + sum_over_axes(side.squares.unbind(-1), per_axis)
+        q = delta2 / together + within
+        # A density of contrasts is one of δ and the contrasts of each item: they differ by this constant.
+        ln_unit = -0.5 * w.shape[-1] * math.log(together)
+
+        clean = self._ln_clean(x, y, apart2, at_means)
+        # An offset that all instances of an item share is rarely an error: the more rarely, the more instances there are.
+        share_x, share_y = SHARED_BY_ANOTHER ** (m - 1), SHARED_BY_ANOTHER ** (n - 1)
+        usual, one, spike = (t.reshape(shape) for t in tails.chances(share_x + share_y))
+        shared, known, along = self._shared(contrasts), 1 / together, (x.along - y.along) / together
+        spikes = shared.ln_spikes(q, along, known)
+        off = torch.logaddexp(one.log() + shared.ln_one_off(q, delta2 / together**2, known), spike.log() + spikes)
+        elsewhere = torch.logaddexp(math.log(share_x) + y.ln_f, math.log(share_y) + x.ln_f)
+        ln_within = x.ln_within + y.ln_within
+        if contrasts > 1:
+            # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
+            of_squares = self._shared(contrasts - 1).ln_density(within)
+            clean = clean - self._ln_clean(x, y, None, at_means)
+            off, spikes = off - of_squares, spikes - of_squares
+        ln_h1 = torch.logaddexp(usual.log() + clean, off + elsewhere) + ln_unit + ln_within
+
+        at_mean = ln_weighted_sum(at_means, self._ln_weights(False))
+        batches = self._ln_batches(x, y, apart2)
+        variant = spikes + ln_unit + torch.logaddexp(x.ln_f, y.ln_f) - math.log(2)
+        return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches), ln_within + variant]
+
+    def _ln_batches(self, x: Items, y: Items, apart2: list[Tensor]) -> list[Tensor]:
+        """ln of the density of δ between two sources of one batch, for each of `BATCH_SCALES`, (run, …) each.
+
+        Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
+        """
+        nu, w, var = self.tails.nu, self.var_within, self.population.var
+        if x.ln_tau is None and y.ln_tau is None:
+            scales = torch.cat([w * (1 / x.number + 1 / y.number) + j * var for j in BATCH_SCALES], 1)
+            return ln_student(zip(apart2), [scales], nu, 1, scales.log().sum(-1))
+        of_x, of_y = ((1.0 if side.ln_tau is None else side.ln_tau.exp()) / side.number for side in (x, y))
+        together, shape = of_x + of_y, (-1, *(1,) * (apart2[0].dim() - 1))
+        constant = (torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()).reshape(shape)
+        nu, found = nu.reshape(shape), []
+        for j in BATCH_SCALES:
+            ln_total = torch.zeros_like(apart2[0])
+            for axis, square in enumerate(apart2):
+                scale = w[:, 0, axis].reshape(shape) * together + j * var[:, 0, axis].reshape(shape)
+                ln_total = ln_total + constant - 0.5 * (scale.log() + (nu + 1) * torch.log1p(square / (nu * scale)))
+            found.append(ln_total)
+        return found
+
+    def _ln_clean(self, x: Items, y: Items, apart2: list[Tensor] | None, at_means: list[Tensor]) -> Tensor:
+        """ln of the density of contrasts and mean of two items of one source, none off, that scatter with τ_x and τ_y.
+
+        Of the squares around the items' means alone, without ``apart2``: δ² of every axis.
+        """
+        tails, w, m, n = self.tails, self.var_within, x.number, y.number
+        together = 1 / m + 1 / n
+        if m == n == 1:
+            assert apart2 is not None
+            each, ln_weights = self._scatters(), ln_mean_scatter_weights(tails.scatter_shape)
+            terms = ln_student(zip(apart2), [2 * each], tails.nu, 1, each.log().sum(-1))
+            return ln_weighted_sum([a + b for a, b in zip(terms, at_means, strict=True)], ln_weights)
+        u = torch.tensor(LN_SCATTER, dtype=w.dtype, device=w.device)
+        gross = torch.tensor(LN_GROSS, dtype=w.dtype, device=w.device)
+        of_x, of_y = (gross if side.is_gross else u for side in (x, y))
+        ln_x, ln_y = (t.flatten() for t in torch.meshgrid(of_x, of_y, indexing="ij"))  # of all pairs of scatters
+        ln_weights = (self._ln_weights(x.is_gross)[:, :, None] + self._ln_weights(y.is_gross)[:, None]).flatten(1)
+        parts: list[Sequence[Tensor]] = []
+        scales: list[Tensor] = []
+        ln_scale = (m + n - 2) * w.log().sum(-1)
+        for side, ln_tau in ((x, ln_x), (y, ln_y)):
+            if side.squares is not None:
+                parts.append(side.squares.unbind(-1))
+                scales.append(ln_tau.exp()[:, None] * w)
+                ln_scale = ln_scale + (side.number - 1) * w.shape[-1] * ln_tau
+        if apart2 is None:
+            return ln_weighted_sum(
+                ln_student(zip(*parts, strict=True), scales, tails.nu, m + n - 2, ln_scale), ln_weights
+            )
+        var = ln_x.exp() / m + ln_y.exp() / n  # of δ
+        parts.append(tuple(apart2))
+        scales.append(var[:, None] * w)
+        ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / together).log()
+        terms = ln_student(zip(*parts, strict=True), scales, tails.nu, m + n - 1, ln_scale)
+        of_mean = ((m + n) / (m / ln_x.exp() + n / ln_y.exp())).log()
+        nearest = (of_mean[:, None] - u).abs().argmin(-1).tolist()
+        return ln_weighted_sum([term + at_means[q] for term, q in zip(terms, nearest, strict=True)], ln_weights)
+
+    def _scatters(self) -> Tensor:
+        """τ_q w (run, scatter, axis)."""
+        return torch.cat([math.exp(u) * self.var_within for u in LN_SCATTER], 1)
+
+    def _shared(self, contrasts: int) -> SharedTail:
+        tails = self.tails
+        ln_within = self.var_within.log().sum((-1, -2))
+        return SharedTail(tails.scatter_shape, tails.second_spike, ln_within, self.directions, contrasts)
+
+    def _along(self, points: Tensor) -> Tensor:
+        """u_f · x/√w (run, …, feature)."""
+        return (points * self.var_within.rsqrt()) @ self.directions.mT
 
 
-class _AllPairs:
-    """All pairs of x (1, traces, axis) and y (1, refs, axis), on the axes of a model of one run.
+def _first_axes(scatter: Scatter | None, n_trace: int, n_ref: int, k: int) -> Scatter | None:
+    """How instances lie around their mean on the first k axes, of all that a `Scatter` has."""
+    if scatter is None:
+        return None
+    sides = (scatter.trace, n_trace), (scatter.ref, n_ref)
+    of_x, of_y = (t.reshape(*t.shape[:-1], number, -1)[..., :k].flatten(-2) for t, number in sides)
+    return replace(scatter, trace=of_x, ref=of_y)
+
+
+def sum_over_axes(squares: Sequence[Tensor], var: Sequence[Tensor]) -> Tensor:
+    """Σ squares/var over the axes, each (run, …)."""
+    total = squares[0] / var[0]
+    for square, variance in zip(squares[1:], var[1:], strict=True):
+        total = total + square / variance
+    return total
+
+
+def _over_views(model: Robust, x: list[View], y: list[View]) -> Tensor:
+    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, summed over what may be off, by a model of one run.
+
+    (1, traces, refs, 2). Beside those with all instances, few items have a view that is worth a look: only these are paired.
+    """
+    ln_x, ln_y = (ln_sum([view.ln_joint for view in side]) for side in (x, y))
+    total: Tensor | None = None
+    for of_x in x:
+        for of_y in y:
+            i, j = (_worth_a_look(v, p) for v, p in ((of_x, ln_x), (of_y, ln_y)))
+            if total is None:
+                i, j = (torch.arange(p.shape[1], device=p.device) for p in (ln_x, ln_y))
+            if not len(i) or not len(j):
+                continue
+            some_x, some_y = of_x.items.map(lambda t, i=i: t[:, i]), of_y.items.map(lambda t, j=j: t[:, j])  # type: ignore[misc]
+            both = _all_pairs(model, some_x, some_y, lambda h1, h2: torch.stack([h1, h2], -1))
+            weight = (of_x.ln_joint[:, i] - some_x.ln_p)[:, :, None] + (of_y.ln_joint[:, j] - some_y.ln_p)[:, None]
+            both = both + weight[..., None]
+            if total is None:
+                total = both
+            else:
+                total[:, i[:, None], j] = torch.logaddexp(total[:, i[:, None], j], both)
+    assert total is not None
+    return total
+
+
+def _worth_a_look(view: View, ln_p: Tensor) -> Tensor:
+    """The numbers of the items whose view may change an LR."""
+    return torch.nonzero(view.ln_joint[0] - ln_p[0] > LEAST_WEIGHT)[:, 0]
+
+
+def _all_pairs(model: Robust, x: Items, y: Items, result: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The ``result`` of ln p(x, y | H1) and ln p(x, y | H2) of all pairs, by a model of one run: (1, traces, refs, …).
 
     Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is done in small ones.
     """
+    edge = math.isqrt(at_a_time(BLOCK, x.mean) // model.directions.shape[1])
+    outer_edge = math.isqrt(at_a_time(OUTER, x.mean) // len(LN_SCATTER))
+    number = x.number + y.number
 
-    def __init__(self, model: Robust, x: Tensor, y: Tensor, n_trace: int, n_ref: int) -> None:
-        self.model, self.x, self.y, self.n_trace, self.n_ref = model, x, y, n_trace, n_ref
-        self.at_x, self.at_y = model._at(x, n_trace), model._at(y, n_ref)
-        self.differences = Differences.of_all(x, y, model.directions, model.var_within)
-        self.edge = math.isqrt(at_a_time(BLOCK, x) // model.directions.shape[1])
-        self.outer_edge = math.isqrt(at_a_time(OUTER, x) // len(LN_SCATTER))
+    def outer(rows: slice, columns: slice) -> Tensor:
+        some_x, some_y = x.map(lambda t: t[:, rows]), y.map(lambda t: t[:, columns])
 
-    def __call__(self, result: Result) -> Tensor:
-        """(1, traces, refs, …)."""
-        rows, columns = (pieces(side.shape[1], self.outer_edge) for side in (self.x, self.y))
-        return torch.cat([torch.cat([self._outer(i, j, result) for j in columns], 2) for i in rows], 1)
+        def at_means(u: float) -> Tensor:
+            error = math.exp(u) * model.var_within / number
+            return model.population.ln_density_between(some_x.mean, some_y.mean, x.number / number, error)
 
-    def _outer(self, rows: slice, columns: slice, result: Result) -> Tensor:
-        ln_fz = self._at_means(self.x[:, rows], self.y[:, columns])
-        differences = self.differences.block(rows, columns)
-        ln_fx, ln_px = (t[:, rows, None] for t in self.at_x)
-        ln_fy, ln_py = (t[:, None, columns] for t in self.at_y)
+        ln_f = side_by_side(at_means, LN_SCATTER, x.mean)
 
         def inner(tile: tuple[slice, slice]) -> Tensor:
             i, j = tile
-            ln_f = [t[:, i, j] for t in ln_fz], ln_fx[:, i], ln_fy[:, :, j]
-            ln_p = ln_px[:, i], ln_py[:, :, j]
-            h1, h2 = self.model.ln_pair(differences.block(i, j), self.n_trace, self.n_ref, ln_f, ln_p)
-            return result(h1, h2, ln_p[1])
+            here_x, here_y = some_x.map(lambda t: t[:, i, None]), some_y.map(lambda t: t[:, None, j])
+            return result(*model.ln_pair(here_x, here_y, [t[:, i, j] for t in ln_f]))
 
-        across = pieces(ln_fy.shape[2], self.edge)
-        down = pieces(ln_fx.shape[1], self.edge)
-        tiles = side_by_side(inner, [(i, j) for i in down for j in across], self.x)
+        down, across = (pieces(side.mean.shape[1], edge) for side in (some_x, some_y))
+        tiles = side_by_side(inner, [(i, j) for i in down for j in across], x.mean)
         n = len(across)
         return torch.cat([torch.cat(tiles[i * n : (i + 1) * n], 2) for i in range(len(down))], 1)
 
-    def _at_means(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """ln f_q(z) of all pairs for every scatter, (1, traces, refs) each."""
-        number, of = self.n_trace + self.n_ref, self.model
-
-        def at(u: float) -> Tensor:
-            error = math.exp(u) * of.var_within / number
-            return of.population.ln_density_between(x, y, self.n_trace / number, error)
-
-        return side_by_side(at, LN_SCATTER, x)
+    all_rows, all_columns = (pieces(side.mean.shape[1], outer_edge) for side in (x, y))
+    return torch.cat([torch.cat([outer(i, j) for j in all_columns], 2) for i in all_rows], 1)

@@ -12,14 +12,23 @@ from textwrap import wrap
 from typing import Any
 
 from lindley.pages import palette
-from lindley.pages.numerals import number, shorten
-from lindley.pages.run_figures import DataFigure, SummaryFigure, SummaryLayout, SummaryRow, summary_layout
+from lindley.pages.numerals import number, shorten, times
+from lindley.pages.run_figures import (
+    DataFigure,
+    SeriesFigure,
+    SummaryFigure,
+    SummaryLayout,
+    SummaryRow,
+    series_layout,
+    summary_layout,
+)
 from lindley.pages.run_screen.one_model import kind_figures, model_figures
 from lindley.pages.run_screen.parts import (
     CONFIG,
     TEMPLATE,
     Figure,
     axis,
+    line,
     lines_of_names,
     log_axis_ticks,
     marks,
@@ -31,7 +40,7 @@ from lindley.pages.run_screen.parts import (
 )
 from lindley.system.kinds import Family
 
-__all__ = ["CONFIG", "TEMPLATE", "data_figures", "kind_figures", "model_figures", "summary_figure"]
+__all__ = ["CONFIG", "TEMPLATE", "data_figures", "kind_figures", "model_figures", "series_figure", "summary_figure"]
 
 LINE, LABEL = 34, 20
 """Pixels for a line of the figure, and for a label above it."""
@@ -139,6 +148,47 @@ def _labels(layout: SummaryLayout, letters: int, short: bool = False) -> list[Fi
         y = 1 + (4 + LABEL * level) / inner
         notes.append(note(text, band.colour, side, x=x, xshift=shift, y=y, yref="paper", borderpad=0))
     return notes
+
+
+def series_figure(figure: SeriesFigure) -> Figure:
+    """Cllr as measurements are added: a line per model; the table below is its legend where there is no room for one."""
+    layout = series_layout(figure)
+    sizes = [times(size) for size in figure.sizes]
+    traces = []
+    for drawn in layout.lines:
+        ends = {"array": rounded(drawn.above), "arrayminus": rounded(drawn.below), "thickness": 1.2, "width": 3}
+        symbol = {} if drawn.mark is None else {"symbol": drawn.mark.screen, "size": 8}
+        traces.append(
+            line(
+                drawn.places,
+                drawn.cllr,
+                drawn.colour,
+                dash=drawn.dash,
+                mode="lines" if drawn.mark is None else "lines+markers",
+                marker=symbol,
+                name=safe(shorten(drawn.row.label, 40)),
+                customdata=[
+                    [safe(drawn.row.label), size, number(error, 2)]
+                    for size, error in zip(sizes, drawn.row.error, strict=True)
+                ],
+                hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}: mean test Cllr %{y:.4f} ± %{customdata[2]}"
+                "<extra></extra>",
+                error_y={"type": "data", "symmetric": False, "visible": drawn.has_errors, **ends},
+            )
+        )
+    low, high = layout.limits
+    scale: Figure = {"range": [low, high]}
+    if layout.log:
+        scale = {"type": "log", "range": [math.log10(low), math.log10(high)], **log_axis_ticks(low, high)}
+    across = {"tickvals": list(range(len(sizes))), "ticktext": sizes, "zeroline": False}
+    wide = plot(
+        traces,
+        max(400, 110 + 20 * len(traces)),
+        legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"},
+        xaxis=axis("measurements: trace × ref", range=[-0.3, len(sizes) - 0.7], **across),
+        yaxis=axis("mean test Cllr" + (", log scale" if layout.log else ""), **scale),
+    )
+    return wide | {"medium": {"showlegend": False}, "narrow": {"showlegend": False}}
 
 
 def data_figures(data: DataFigure, marked: Mapping[str, str]) -> dict[str, Any]:
