@@ -152,7 +152,7 @@ _add(
             f"lindley.models.robust.{place}"
             for place in ("model:Robust", "tails:Tails", "population:Population", "eigenbasis:Stabiliser")
         ),
-        can=frozenset({"parts", "shares"}),
+        can=frozenset({"parts", "shares", "scatter"}),
         options=RobustOptions,
         family="robust",
         cross_fit="always",
