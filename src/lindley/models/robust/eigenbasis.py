@@ -20,9 +20,10 @@ covariance τ_i W), the within matrix is that of a Student-t law with ν degrees
     u_i = (ν + (n_i − 1) p) / (ν + Σ_c cᵀ W⁻¹ c),      W = Σ_i u_i Σ_c c cᵀ / Σ_i (n_i − 1),
 
 iterated. A source that scatters wildly gets a small weight u_i, and does not turn the axes. W is then shrunk towards its
-diagonal. The between matrix B is the covariance of the source means less W/n, with gross outliers pulled in, and the axes
-solve B a = λ W a. (A Student-t estimate of B, which describes the bulk of the sources, did much worse: the population is not
-its bulk.)
+diagonal. The between matrix B is the covariance of the source means, shrunk towards its own, less W/n, with gross outliers
+pulled in, and the axes solve B a = λ W a. Of many features, such as bands of a spectrum, the diagonals are those of principal
+components: neighbours that vary as one would look independent. (A Student-t estimate of B, which describes the bulk of the
+sources, did much worse: the population is not its bulk.)
 """
 
 from __future__ import annotations

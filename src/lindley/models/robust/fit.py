@@ -5,9 +5,10 @@ With n sources and C the Cllr of held-out pairs, mean over folds, the scalars θ
     C(θ) − ln π(θ) / (2 n ln 2)
 
 which is the posterior mode if the n same-source pairs and as many different-source ones were independent and the cost of
-Cllr their negative log likelihood. π is the prior of `folds`. How far the within matrix is shrunk is chosen
-by the same cost, with a prior of the same kind, from a few weights: it matters more than any scalar, and tables differ in what
-they want.
+Cllr their negative log likelihood. π is the prior of `folds`. How far the two covariances are shrunk and, of many features, the
+number of axes are chosen by the same cost, with priors of the same kind: they matter more than any scalar, and tables differ in
+what they want. Each is the posterior mean over a few values. How often sources are related is learnt in between, from pairs of
+different sources (`folds.learn_relatedness`): Cllr hardly sees it.
 
 The scalars mean the same in all tables. So those of another table, of other features even, may be the centre of the prior:
 *pretraining*, in a model whose axes and kernels are not trained.
@@ -152,7 +153,6 @@ class FittedRobust:
     scalars: Tensor  # (run, scalar)
     relatedness: Tensor  # (run, way)
     shrinkage: tuple[Shrinkage, ...]  # (run,)
-    cost: tuple[float, ...]  # Cllr of the held-out pairs (run,)
 
     def again(self, parts: Sequence[Part], run: int = 0) -> Robust:
         """Models with the scalars of a run, basis and kernels being made of the given parts: a fold, or a bootstrap."""
@@ -204,7 +204,7 @@ def fit_robust(
     scalars, relatedness = (torch.stack([getattr(f, name) for f in found]) for name in ("scalars", "relatedness"))
     shrinkage = tuple(f.shrinkage for f in found)
     model = _made(runs, scalars, relatedness, shrinkage)
-    return FittedRobust(model, scalars, relatedness, shrinkage, tuple(f.cost for f in found))
+    return FittedRobust(model, scalars, relatedness, shrinkage)
 
 
 def _made(runs: Sequence[Sources], scalars: Tensor, relatedness: Tensor, shrinkage: Sequence[Shrinkage]) -> Robust:
@@ -227,7 +227,6 @@ class _Found:
     scalars: Tensor  # (scalar,)
     relatedness: Tensor  # (way,)
     shrinkage: Shrinkage
-    cost: float
 
 
 def _fit(sources: Sources, rng: np.random.Generator, centre: Tensor, report: Callable[[float], None]) -> _Found:
@@ -242,7 +241,7 @@ def _fit(sources: Sources, rng: np.random.Generator, centre: Tensor, report: Cal
     search.choose(BETWEEN, lambda at, between: replace(at, between=between))
     search.choose(WITHIN, lambda at, within: replace(at, within=within))
     search.go_on(STEPS)
-    return search.found()
+    return _Found(search.theta, search.relatedness, search.at)
 
 
 class _Search:
@@ -288,13 +287,6 @@ class _Search:
     def _minimise(self, held_out: HeldOut, start: Tensor, steps: int) -> tuple[Tensor, float, Tensor]:
         cost = partial(_cost, held_out, self.relatedness, self.centre, self.strength)
         return minimise(cost, start, self.inverse, steps=steps, progress=self.report)
-
-    def found(self) -> _Found:
-        """The result, with the Cllr of the held-out pairs."""
-        with torch.no_grad():
-            ln_lr = ln_lr_held_out(ln_parts_held_out(self.held_out, self.theta), self.relatedness)
-            cost = float(self.held_out.cllr(ln_lr).mean())
-        return _Found(self.theta, self.relatedness, self.at, cost)
 
 
 def ln_prior_of(shrinkage: Shrinkage) -> float:

@@ -38,6 +38,9 @@ from lindley.models.two_level import take_runs
 
 __all__ = [
     "FOLDS",
+    "PRIOR_PAIRS",
+    "PRIOR_RELATED",
+    "SCALARS",
     "START",
     "Folds",
     "HeldOut",
