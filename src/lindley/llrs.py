@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 class LLRs:
     """log10 LRs of same-source and of different-source pairs, each with an optional weight.
 
-    A weight counts how often a pair occurs: a bootstrap over sources sets it, and so does the compression of
-    many pairs into few bins. ``None`` is a weight of one each. Values are finite; infinities and NaN are refused
-    here, once, so that no later step has to look for them.
+    A weight counts how often a pair occurs: a bootstrap over sources sets it, the compression of many pairs into few
+    bins does, and so does the share of mates (`lindley.table.splits`). ``None`` is a weight of one each. Values are finite;
+    infinities and NaN are refused here, once, so that no later step has to look for them.
     """
 
     same: Floats  # (n_same,)
@@ -69,13 +69,18 @@ class LLRs:
         return f"LLRs of {n_same} same-source and {n_different} different-source pairs"
 
     @classmethod
-    def from_matrix(cls, llr: ArrayLike, trace_source: ArrayLike, ref_source: ArrayLike) -> LLRs:
-        """Split a matrix of all trace × ref pairs by whether the two sources are the same."""
+    def from_matrix(
+        cls, llr: ArrayLike, trace_source: ArrayLike, ref_source: ArrayLike, weight: Floats | None = None
+    ) -> LLRs:
+        """Split a matrix of all trace × ref pairs by whether the two sources are the same.
+
+        ``weight``: of every pair (traces, refs), of which that of the different-source pairs counts.
+        """
         matrix = np.asarray(llr, dtype=np.float64)
         same = np.asarray(trace_source)[:, None] == np.asarray(ref_source)[None, :]
         if matrix.shape != same.shape:
             raise LindleyError(f"{matrix.shape} LLRs for {same.shape[0]} traces and {same.shape[1]} refs")
-        return cls(matrix[same], matrix[~same])
+        return cls(matrix[same], matrix[~same], None, None if weight is None else weight[~same])
 
     def map(self, function: Callable[[Floats], Floats]) -> LLRs:
         """The same pairs with every LLR sent through ``function``, a calibration for one."""

@@ -57,6 +57,7 @@ def test_results(table: Table, tmp_path: Path) -> None:
     assert content["data"]["sources"] == 180
     assert content["protocol"] == {
         "splits": 3, "replicates": 2, "trace_instances": 1, "shares": [1.0, 1.0, 1.0], "seed": 4,
+        "mates": "as-in-table",
     }  # fmt: skip
     assert seen[-1] == ("done", 1.0)
     assert [done for _, done in seen] == sorted(done for _, done in seen)

@@ -159,6 +159,7 @@ class Case:
             **{key: said[key] for key in first},
             "bounds": list(said["bounds"]),
             "interval": said["interval"],
+            **({} if said["by_group"] is None else {"by_group": said["by_group"]}),
             "verbal": self.verbal.to_json(),
             "axes": [{**axis, "features": dict(axis["features"])} for axis in said["axes"]],
             "features": list(said["features"]),

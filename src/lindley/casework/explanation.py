@@ -22,11 +22,12 @@ import torch
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import Scatter
-from lindley.models.two_level import PairModel, item_scatter
+from lindley.models.robust.model import Robust
+from lindley.models.two_level import PairModel, item_scatter, score
 from lindley.system.system import System
 from lindley.table.splits import Side
 
-__all__ = ["AxisShare", "Explanation", "FeatureShare", "Interval", "explain"]
+__all__ = ["AxisShare", "ByGroup", "Explanation", "FeatureShare", "Interval", "explain"]
 
 LEVEL = 0.9
 PATH_NODES = 48
@@ -68,6 +69,15 @@ class AxisShare:
 
 
 @dataclass(frozen=True)
+class ByGroup:
+    """The log10 LR, within the bounds, if the other source would be of another group, or of the same; and how it was meant."""
+
+    other_group: float
+    same_group: float
+    share: float  # how often it would be of the same group, as the LR that is reported has it
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All that can be said about one trace and one ref."""
 
@@ -83,6 +93,7 @@ class Explanation:
     n_trace: int
     n_ref: int
     calibrated: bool
+    by_group: ByGroup | None = None  # where the model tells sources of one group from others, and nothing is calibrated
 
 
 def explain(system: System, trace: Side, ref: Side) -> Explanation:
@@ -108,7 +119,17 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
         n_trace=int(trace.count[0]),
         n_ref=int(ref.count[0]),
         calibrated=bool(system.calibration.steps),
+        by_group=_by_group(system, trace, ref),
     )
+
+
+def _by_group(system: System, trace: Side, ref: Side) -> ByGroup | None:
+    model = system.point
+    if not isinstance(model, Robust) or not model.knows_mates or system.calibration.steps:
+        return None
+    sides = [system.prepared(trace)], [system.prepared(ref)]
+    other, same = (float(np.clip(score(model.under(m), *sides)[0][0, 0], *system.bounds)) for m in (0.0, 1.0))
+    return ByGroup(other, same, float(model.mates))
 
 
 @dataclass(frozen=True, eq=False)

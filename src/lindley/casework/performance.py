@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from lindley.evaluation.metrics import cllr_min, devpav, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import Floats
 from lindley.system.system import System
-from lindley.table.splits import Side, order_instances
+from lindley.table.splits import Side, order_instances, weigh_mates
 from lindley.table.table import Table
 
 __all__ = [
@@ -151,6 +151,7 @@ class Scores:
 
     sources: Sources
     llr: Floats
+    grid: PairGrid
     bounds: tuple[float, float]
     times: Floats  # (1 + replicates, sources), as `draw_sources` has them
     remarks: list[str]
@@ -174,20 +175,21 @@ class Scores:
         if len(sources) < FEW_SOURCES:
             remarks.append(f"{table.name}: {len(sources)} sources are few: look at the intervals")
         llr = draw(table, sources, settings.seed, 0).llr(system, settings.instances)
-        return cls(sources, llr, system.bounds, _times(table, sources, settings, stream), remarks)
+        grid = square(system, table, sources)
+        return cls(sources, llr, grid, system.bounds, _times(table, sources, settings, stream), remarks)
 
     def cllr(self) -> dict[Kind, Floats]:
         """Cllr of both kinds, for every row of ``times``."""
-        return {kind: costs.mean(self.times) for kind, costs in _costs(self.bounds, self.llr).items()}
+        return {kind: costs.mean(self.times) for kind, costs in _costs(self.bounds, self.grid, self.llr).items()}
 
     def figures(self) -> Figures:
         """Accuracy, discriminating power, calibration and misleading evidence."""
         low, high = self.llr < self.bounds[0], self.llr > self.bounds[1]
-        found = [_figures(llr, self.times) for llr in (self.llr, np.clip(self.llr, *self.bounds))]
+        found = [_figures(self.grid, llr, self.times) for llr in (self.llr, np.clip(self.llr, *self.bounds))]
         figures: Figures = {key: dict(zip(KINDS, (each[key] for each in found), strict=True)) for key in found[0]}
         for name, rates in (
-            ("misleading_beyond_bounds", _rates(low, high)),
-            ("beyond_bounds", _rates(low | high, low | high)),
+            ("misleading_beyond_bounds", _rates(self.grid, low, high)),
+            ("beyond_bounds", _rates(self.grid, low | high, low | high)),
         ):
             figures["misleading_evidence", name] = {"raw": Estimate.of(rates.mean(self.times))}
         return figures
@@ -197,7 +199,7 @@ class Scores:
         number = int(np.ceil(WORST_SHARE * len(self.sources)))
         pair: Pair = {}
         costliest: list[tuple[str, float]] = []
-        for kind, costs in _costs(self.bounds, self.llr).items():
+        for kind, costs in _costs(self.bounds, self.grid, self.llr).items():
             shares = np.sum(costs.shares(), axis=0)
             worst = np.argsort(-shares, kind="stable")[:number]
             kept = ~np.isin(np.arange(len(shares)), worst)
@@ -206,22 +208,33 @@ class Scores:
         return tuple(costliest), pair
 
 
-def _square(llr: NDArray[Any]) -> PairGrid:
-    """The pairs of one trace and one ref of every source."""
-    number = np.arange(len(llr))
-    return PairGrid.of(number, number)
+def square(system: System, table: Table, sources: Sources) -> PairGrid:
+    """The pairs of one trace and one ref of every source; those of one group weigh what the system was made for."""
+    number, group = np.arange(len(sources)), _groups(table, sources)
+    different = number[:, None] != number
+    weights = weigh_mates((group[:, None] == group)[different], system.mates)
+    if weights is None:
+        return PairGrid.of(number, number)
+    weight = np.ones(different.shape)
+    weight[different] = weights
+    return PairGrid.of(number, number, weight)
 
 
-def _costs(bounds: tuple[float, float], *llr: Floats) -> dict[Kind, PairSums]:
+def _groups(table: Table, sources: Sources) -> NDArray[np.str_]:
+    """The group of every source."""
+    names, first = np.unique(table.source, return_index=True)
+    return table.group[first[np.searchsorted(names, sources)]]
+
+
+def _costs(bounds: tuple[float, float], grid: PairGrid, *llr: Floats) -> dict[Kind, PairSums]:
     """Of the raw and of the bounded LRs, mean over several matrices."""
-    grid = _square(llr[0])
     bounded = (np.clip(each, *bounds) for each in llr)
     return {"raw": PairSums.costs(grid, *llr), "bounded": PairSums.costs(grid, *bounded)}
 
 
-def _rates(same: NDArray[np.bool_], different: NDArray[np.bool_]) -> PairSums:
+def _rates(grid: PairGrid, same: NDArray[np.bool_], different: NDArray[np.bool_]) -> PairSums:
     """How many pairs there are for which something holds, of the same-source ones and of the others."""
-    return PairSums.of(_square(same), same.diagonal().astype(np.float64), different.astype(np.float64))
+    return PairSums.of(grid, same.diagonal().astype(np.float64), different.astype(np.float64))
 
 
 def _some(sources: Sources, seed: int, most: int) -> Sources:
@@ -234,18 +247,15 @@ def _some(sources: Sources, seed: int, most: int) -> Sources:
 
 def _times(table: Table, sources: Sources, settings: Settings, stream: int = 0) -> Floats:
     """The sources resampled, those of one group together."""
-    names, first = np.unique(table.source, return_index=True)
-    groups = table.group[first[np.searchsorted(names, sources)]]
-    return draw_sources(groups, settings.replicates, settings.seed + stream)
+    return draw_sources(_groups(table, sources), settings.replicates, settings.seed + stream)
 
 
-def _figures(llr: Floats, times: Floats) -> dict[tuple[str, str], Estimate]:
+def _figures(grid: PairGrid, llr: Floats, times: Floats) -> dict[tuple[str, str], Estimate]:
     """The metrics of a square matrix of LLRs, with their intervals."""
-    grid = _square(llr)
     cllr = PairSums.costs(grid, llr).mean(times)
     by_order = replicates(grid, llr, times, {"cllr_min": cllr_min, "eer": eer, "devpav": devpav})
     by_order["devpav"][0] = devpav(grid.llrs(llr))  # exactly, where replicates are close enough
-    same, different = _rates(llr < 0, llr > 0).means(times)
+    same, different = _rates(grid, llr < 0, llr > 0).means(times)
     return {
         ("accuracy", "cllr"): Estimate.of(cllr),
         ("discriminating_power", "cllr_min"): Estimate.of(by_order["cllr_min"]),
@@ -267,7 +277,8 @@ def missing_replicates(system: System, table: Table, settings: Settings) -> Pair
     if len(sources) < MIN_SOURCES:
         return f"{len(sources)} sources have three measurements or more, and it takes {MIN_SOURCES}"
     times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
-    one, every = (_costs(system.bounds, *(each.llr(system, shape) for each in drawn)) for shape in ((1, 1), None))
+    grid = square(system, table, sources)
+    one, every = (_costs(system.bounds, grid, *(each.llr(system, shape) for each in drawn)) for shape in ((1, 1), None))
     return {kind: Estimate.of(one[kind].mean(times) - every[kind].mean(times)) for kind in KINDS}
 
 
@@ -281,13 +292,14 @@ def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[L
         return (), 0, {("coherence", "gain"): why, ("coherence", "largest_rise"): why}
     sources = _some(table.sources[number >= most], settings.seed, MOST_REPEATED)
     times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
+    grid = square(system, table, sources)
     steps: list[LadderStep] = []
     cllr: dict[Kind, list[Floats]] = {kind: [] for kind in KINDS}  # of every step, for every row of times
     for shape in ladder(most):
         matrices = [each.llr(system, shape) for each in drawn]
-        for kind, costs in _costs(system.bounds, *matrices).items():
+        for kind, costs in _costs(system.bounds, grid, *matrices).items():
             cllr[kind].append(costs.mean(times))
-        after_pav = float(np.mean([cllr_min(_square(llr).llrs(llr)) for llr in matrices]))
+        after_pav = float(np.mean([cllr_min(grid.llrs(llr)) for llr in matrices]))
         steps.append(LadderStep(shape, Estimate.of(cllr["raw"][-1]), Estimate.of(cllr["bounded"][-1]), after_pav))
     gain: Pair = {kind: Estimate.of(each[0] - each[-1]) for kind, each in cllr.items()}
     rise: Pair = {
@@ -304,7 +316,7 @@ def generalisation(system: System, table: Table, other: Scores | None, main: Sco
     if isinstance(before, int | float):
         at_one = settings.instances == (1, 1)
         llr = main.llr if at_one else draw(table, main.sources, settings.seed, 0).llr(system, (1, 1))
-        change = _costs(system.bounds, llr)["raw"].mean(main.times) - before
+        change = _costs(system.bounds, main.grid, llr)["raw"].mean(main.times) - before
         figures["generalisation", "validation"] = {"raw": Estimate.of(change)}
     else:
         figures["generalisation", "validation"] = "the system's file does not hold a validation of its own"

@@ -36,6 +36,7 @@ from lindley.casework.performance import (
 )
 from lindley.errors import LindleyError
 from lindley.evaluation.bootstrap import Estimate
+from lindley.evaluation.pair_grid import PairGrid
 from lindley.llrs import Floats
 from lindley.system.system import System, row_digests
 from lindley.system.train import squared_distance
@@ -94,6 +95,7 @@ class Validation:
     steps: tuple[LadderStep, ...]  # of coherence; empty where the table has no more than two measurements a source
     step_sources: int
     llr: Floats  # (sources, sources) raw log10 LRs of the comparison judged, same-source on the diagonal
+    grid: PairGrid  # of these pairs, with their weights
     sources: Sources
     overlap: Overlap
     costliest: tuple[tuple[str, float], ...]  # the worst 1 % of the sources, and what each adds to the raw Cllr
@@ -192,6 +194,7 @@ def validate(
         steps=steps,
         step_sources=n_steps,
         llr=main.llr,
+        grid=main.grid,
         sources=main.sources,
         overlap=overlap,
         costliest=costliest,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lindley.cli.console import print_table, show_progress, warn
-from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, reads_table
+from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, load_table, read_mates, reads_table
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a neural model. Default: 2000.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of folds, bootstrap and training.")] = 0,
+    mates: Annotated[str, typer.Option(help=MATES)] = "as-in-table",
     force: Annotated[bool, typer.Option("--force", help="Replace the system file if it is there.")] = False,
 ) -> None:
     """Train a system on a table, and write it to one file, with its validation and its provenance.
@@ -64,8 +65,18 @@ def train(
 
     options = {"epochs": epochs} if epochs is not None and "epochs" in kind.options.model_fields else None
     with show_progress() as progress:
-        system = train_system(data, model, options=options, replicates=replicates, seed=seed, progress=progress.step)
+        system = train_system(
+            data,
+            model,
+            options=options,
+            replicates=replicates,
+            seed=seed,
+            mates=read_mates(mates),
+            progress=progress.step,
+        )
     configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
+    if "mates" in system.about:
+        configuration["mates"] = mates
     replace(system, about={**system.about, "configuration": configuration}).save(out)
     typer.echo(describe_training(system))
     typer.echo(f"\nSystem: {out}")

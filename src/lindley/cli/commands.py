@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from lindley.cli.casework import case, evaluate, train
 from lindley.cli.console import plain_warnings, print_table, show_progress, stderr, warn
-from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, names, reads_table
+from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, load_table, names, read_mates, reads_table
 from lindley.errors import LindleyError
 from lindley.settings import speaking
 from lindley.version import __version__
@@ -128,6 +128,7 @@ def run(
     ] = None,
     splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
+    mates: Annotated[str | None, typer.Option(help=MATES)] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the neural models. Default: 2000.")] = None,
     device: Annotated[
         Literal["cpu", "cuda"] | None, typer.Option(help="Where the neural models are trained. Default: cpu.")
@@ -163,7 +164,7 @@ def run(
 
     options: dict[str, dict[str, Any]] = {
         "data": {"data": data, **reading},
-        "protocol": {"splits": splits, "seed": seed},
+        "protocol": {"splits": splits, "seed": seed, "mates": None if mates is None else read_mates(mates)},
         "training": {"epochs": epochs, "device": device},
         "output": {"folder": None if out is None else str(out), "report": report},
         "experiment": {"models": None if models is None else names(models, "--models")},

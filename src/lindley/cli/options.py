@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
     from lindley.table.table import Table
 
-__all__ = ["CALIBRATIONS", "MODELS", "NEURAL", "load_table", "names", "reads_table"]
+__all__ = ["CALIBRATIONS", "MATES", "MODELS", "NEURAL", "load_table", "names", "read_mates", "reads_table"]
 
 # what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
 MODELS = "robust, tlm, tlm-kde, tlm-bayes, ht-plda"
 NEURAL = "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind"
 CALIBRATIONS = "+logistic, +kde, +pav, +elub, +iv"
+MATES = (
+    "How often another source is of the same group (--group-column): as-in-table, never, or a share such as 0.01. Fits, "
+    "calibrations and figures all go by it."
+)
 
 READING: dict[str, tuple[Any, str]] = {
     "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),
@@ -81,6 +85,14 @@ def names(text: str, option: str) -> tuple[str, ...]:
             "that holds a comma between quotation marks, as in '\"Na, %\",K39'."
         ) from error
     return tuple(name.strip() for name in fields if name.strip())
+
+
+def read_mates(text: str) -> Any:
+    """A word, or a share: what is neither is told where the table is known."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def data_options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,8 +127,7 @@ def replicates(grid: PairGrid, llr: Floats, times: Floats, metrics: Mapping[str,
     filled = np.flatnonzero(np.isfinite(at[:n_cells]))
     found: dict[str, list[float]] = {name: [] for name in metrics}
     for row in times:
-        weight = np.outer(row[grid.trace], row[grid.ref]).reshape(-1)
-        different = np.bincount(flat, weight, minlength=n_cells + 1)[filled].astype(np.float64)
+        different = np.bincount(flat, grid.weights(row).reshape(-1), minlength=n_cells + 1)[filled].astype(np.float64)
         same = np.bincount(unit_of_same, row[grid.same_source], minlength=len(values)).astype(np.float64)
         llrs = LLRs(values, at[filled], same, different)
         for name, metric in metrics.items():

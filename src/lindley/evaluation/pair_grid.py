@@ -35,13 +35,16 @@ class PairGrid:
     names: NDArray[np.str_]  # (sources,) sorted
     trace: Index  # (traces,) the source of every row, as its position in ``names``
     ref: Index  # (refs,) the source of every column
+    weight: Floats | None = (
+        None  # of every pair (traces, refs), of which that of different-source pairs counts; None: one
+    )
 
     @classmethod
-    def of(cls, trace_source: ArrayLike, ref_source: ArrayLike) -> PairGrid:
+    def of(cls, trace_source: ArrayLike, ref_source: ArrayLike, weight: Floats | None = None) -> PairGrid:
         """The grid of traces and refs whose sources have these names."""
         traces, refs = np.asarray(trace_source), np.asarray(ref_source)
         names, number = np.unique(np.concatenate([traces, refs]), return_inverse=True)
-        return cls(names, number[: traces.size], number[traces.size :])
+        return cls(names, number[: traces.size], number[traces.size :], weight)
 
     @cached_property
     def is_same(self) -> NDArray[np.bool_]:
@@ -63,9 +66,16 @@ class PairGrid:
         if matrix.shape != self.is_same.shape:
             raise LindleyError(f"{matrix.shape} LLRs for {len(self.trace)} traces and {len(self.ref)} refs")
         if times is None:
-            return LLRs(matrix[self.is_same], matrix[~self.is_same])
-        weight = np.outer(times[self.trace], times[self.ref])[~self.is_same]
-        return LLRs(matrix[self.is_same], matrix[~self.is_same], times[self.same_source], weight)
+            weight = None if self.weight is None else self.weight[~self.is_same]
+            return LLRs(matrix[self.is_same], matrix[~self.is_same], None, weight)
+        return LLRs(
+            matrix[self.is_same], matrix[~self.is_same], times[self.same_source], self.weights(times)[~self.is_same]
+        )
+
+    def weights(self, times: Floats) -> Floats:
+        """What every pair weighs (traces, refs), where source i counts ``times[i]`` times."""
+        weight = np.outer(times[self.trace], times[self.ref])
+        return weight if self.weight is None else weight * self.weight
 
     @cached_property
     def same_source(self) -> Index:
@@ -102,19 +112,25 @@ class PairSums:
     refs: Floats  # (sources,)
     same: Floats  # (sources,) over its same-source pairs
     different: Floats  # (sources, sources) over the pairs of a trace of one and a ref of the other; 0 on the diagonal
+    weight: Floats | None = None  # (sources, sources) of these pairs together; 0 on the diagonal; None: their number
 
     @classmethod
     def of(cls, grid: PairGrid, same: Floats, different: Floats) -> PairSums:
         """Sums of the values of same-source pairs (n_same,), in the order of the rows, and of all others (traces, refs)."""
         n = len(grid.names)
         cell = (n * grid.trace[:, None] + grid.ref).reshape(-1)
-        by_two = np.bincount(cell, different.reshape(-1), minlength=n * n).reshape(n, n).astype(np.float64)
-        np.fill_diagonal(by_two, 0.0)
+
+        def by_two(values: Floats) -> Floats:
+            total = np.bincount(cell, values.reshape(-1), minlength=n * n).reshape(n, n).astype(np.float64)
+            np.fill_diagonal(total, 0.0)
+            return total
+
         return cls(
             np.bincount(grid.trace, minlength=n).astype(np.float64),
             np.bincount(grid.ref, minlength=n).astype(np.float64),
             np.bincount(grid.same_source, same, minlength=n).astype(np.float64),
-            by_two,
+            by_two(different if grid.weight is None else different * grid.weight),
+            None if grid.weight is None else by_two(grid.weight),
         )
 
     @classmethod
@@ -129,9 +145,14 @@ class PairSums:
 
         A row says how often every source counts. NaN where there are no pairs.
         """
-        n_same, n_different = count_pairs(times, self.traces, self.refs)
+        n_same, n_different = self._count(times)
         with np.errstate(invalid="ignore"):  # 0/0
             return times @ self.same / n_same, np.sum(times @ self.different * times, axis=-1) / n_different
+
+    def _count(self, times: Floats) -> tuple[Floats, Floats]:
+        """`count_pairs`, with the weights of the different-source pairs."""
+        n_same, n_different = count_pairs(times, self.traces, self.refs)
+        return n_same, n_different if self.weight is None else np.sum(times @ self.weight * times, axis=-1)
 
     def mean(self, times: Floats) -> Floats:
         """Half of each of `means`; of costs this is Cllr."""
@@ -144,12 +165,14 @@ class PairSums:
         A different-source pair belongs half to the source of its trace and half to that of its ref, so that the shares of all
         sources sum to the mean.
         """
-        n_same, n_different = count_pairs(np.ones(len(self.same)), self.traces, self.refs)
+        n_same, n_different = self._count(np.ones(len(self.same)))
         different = self.different.sum(axis=0) + self.different.sum(axis=1)
         return self.same / (2 * n_same), different / (4 * n_different)
 
 
-def compress(block: Block, row_source: ArrayLike, column_source: ArrayLike, *, tile: int = 2048) -> LLRs:
+def compress(
+    block: Block, row_source: ArrayLike, column_source: ArrayLike, *, weight: Floats | None = None, tile: int = 2048
+) -> LLRs:
     """Weighted LLRs that stand for all row × column pairs.
 
     Same-source LLRs are few and are kept as they are. Different-source LLRs are counted in bins, and every bin
@@ -166,7 +189,8 @@ def compress(block: Block, row_source: ArrayLike, column_source: ArrayLike, *, t
     ``block(rows, columns)`` gives the log10 LRs of two slices of rows and columns as a matrix. Tiles that
     hold a same-source pair are asked for twice: first for the same-source LLRs, then with all others for the
     different-source counts. With the sources in the same order along both sides these are the tiles on the
-    diagonal. ``row_source`` and ``column_source`` name the sources. Memory is a few tiles (``tile``² numbers).
+    diagonal. ``row_source`` and ``column_source`` name the sources; ``weight`` is that of every pair (rows, columns), one
+    unless given. Memory is a few tiles (``tile``² numbers).
 
     >>> llr = np.array([[2.0, -1.0], [-3.0, 1.5]])
     >>> compress(lambda rows, columns: llr[rows, columns], ["a", "b"], ["a", "b"]).same
@@ -188,9 +212,8 @@ def compress(block: Block, row_source: ArrayLike, column_source: ArrayLike, *, t
     count, total = np.zeros(2 * edges.size + 1), np.zeros(2 * edges.size + 1)
     for (i, j), has_same in zip(tiles, mixed, strict=True):
         values = _finite(block, i, j)
-        if has_same:
-            values = values[row[i, None] != column[None, j]]
-        filled, counts, sums = _count(values.reshape(-1), edges)
+        different = row[i, None] != column[None, j] if has_same else np.ones(values.shape, dtype=np.bool_)
+        filled, counts, sums = _count(values[different], None if weight is None else weight[i, j][different], edges)
         count[filled] += counts
         total[filled] += sums
 
@@ -231,16 +254,24 @@ def _edges(same: Floats) -> Floats:
     return np.unique(np.concatenate([-coarse, fine, coarse, same]))
 
 
-def _count(values: Floats, edges: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
-    """Which of the 2 n_edge + 1 segments hold values, how many and their sum.
+def _count(values: Floats, weight: Floats | None, edges: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Which of the 2 n_edge + 1 segments hold values, how many (by weight) and their sum.
 
     Sorting the values and looking the edges up in them is many times faster than the other way round.
     """
-    ordered = np.sort(values)
+    if weight is None:
+        ordered, heavy = np.sort(values), None
+    else:
+        order = np.argsort(values)
+        ordered, heavy = values[order], weight[order]
     start = np.zeros(2 * edges.size + 1, dtype=np.intp)
     start[1::2] = np.searchsorted(ordered, edges, side="left")
     start[2::2] = np.searchsorted(ordered, edges, side="right")
     counts = np.diff(start, append=ordered.size)
     filled = np.flatnonzero(counts)
-    sums = np.add.reduceat(ordered, start[filled]) if filled.size else np.empty(0)
-    return filled, counts[filled].astype(np.float64), sums
+    if not filled.size:
+        return filled, np.empty(0), np.empty(0)
+    if heavy is None:
+        return filled, counts[filled].astype(np.float64), np.add.reduceat(ordered, start[filled])
+    totals, sums = (np.add.reduceat(each, start[filled]) for each in (heavy, heavy * ordered))
+    return filled[totals > 0], totals[totals > 0], sums[totals > 0]

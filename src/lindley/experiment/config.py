@@ -267,6 +267,10 @@ _PROTOCOL: dict[str, dict[str, Any]] = {
     },
     "shares": {"description": "sizes of the training, validation and test parts, in any unit"},
     "seed": {"minimum": 0, "description": "all splits come from it"},
+    "mates": {
+        "description": "how often two different sources are of one group: as-in-table, never, or a share; fits, calibrations "
+        "and figures go by it",
+    },
 }
 """What the schema says of a protocol; `Protocol` itself knows no pydantic."""
 

@@ -18,7 +18,7 @@ from lindley.experiment.folder import RESULTS, writable_folder
 from lindley.experiment.work import ORACLE, Unit, code_digest
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
-from lindley.table.splits import Size
+from lindley.table.splits import Size, mate_share
 from lindley.table.table import Table, write_atomically
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class Results:
             "rows": len(table.values),
             "sources": len(table.sources),
             "groups": len(set(table.group.tolist())),
+            **({} if (mates := mate_share(table, experiment.protocol.mates)) is None else {"mates": mates}),
             "features": list(table.features),
             "findings": [str(finding) for finding in table.findings],
         }

@@ -116,7 +116,8 @@ class SavedRun:
     def validation(self, row: str, split: int) -> LLRs:
         """log10 LRs of the validation pairs: those of the validation sources, or of pairs that cross-fitting held out."""
         arrays = self._arrays(self.spec(row), split, "llrs.npz")
-        return LLRs(*(arrays[f"validate_{split + 1:02d}_{what}"] for what in ("same", "different")))
+        number = f"validate_{split + 1:02d}"
+        return LLRs(arrays[f"{number}_same"], arrays[f"{number}_different"], None, arrays.get(f"{number}_weight"))
 
     def system(self, row: str, split: int) -> System:
         """The system of one split: it scores what `llr` holds, and anything else."""

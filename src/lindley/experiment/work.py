@@ -263,7 +263,9 @@ def _sized_tests(table: Table, splits: Sequence[Split], seed: int) -> dict[Size,
         rng = stream(run_seed(seed, split.index), "series")
         for size, (some, is_trace) in zip(sizes, draw_nested(table.source[inside], sizes, rng), strict=True):
             rows = inside[some]
-            drawn[size].append(Part(table.values[rows], table.source[rows], is_trace))
+            drawn[size].append(
+                Part(table.values[rows], table.source[rows], is_trace, table.group[rows], split.test.mates)
+            )
     return {size: parts for size, parts in drawn.items() if min(len(part.trace.source) for part in parts) > 1}
 
 
@@ -301,10 +303,6 @@ def _oracle(tests: Sequence[Part], sized: Mapping[Size, list[Part]]) -> dict[str
     return {"test": _costs(tests, true(tests)), "series": series}
 
 
-def _pairs(llr: Floats, part: Part) -> LLRs:
-    return LLRs.from_matrix(llr, part.trace.source, part.ref.source)
-
-
 def _figures(scored: _Scored, tests: Sequence[Part]) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "validate": {"cllr": [float(cllr(llrs)) for llrs in scored.held_out]},
@@ -318,7 +316,7 @@ def _figures(scored: _Scored, tests: Sequence[Part]) -> dict[str, Any]:
 
 def _costs(parts: Sequence[Part], llrs: Sequence[Floats]) -> dict[str, list[float]]:
     """Cllr and Cllr_min of every part."""
-    pairs = [_pairs(llr, part) for llr, part in zip(llrs, parts, strict=True)]
+    pairs = [part.llrs(llr) for llr, part in zip(llrs, parts, strict=True)]
     return {"cllr": [float(cllr(each)) for each in pairs], "cllr_min": [float(cllr_min(each)) for each in pairs]}
 
 
@@ -334,6 +332,8 @@ def _llr_arrays(unit: Unit, scored: _Scored, tests: Sequence[Part]) -> dict[str,
             f"validate_{number}_same": _single(held_out.same),
             f"validate_{number}_different": _single(held_out.different),
         }
+        if held_out.different_weight is not None:
+            arrays[f"validate_{number}_weight"] = held_out.different_weight
     return arrays
 
 

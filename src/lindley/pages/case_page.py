@@ -145,7 +145,17 @@ def _system_facts(case: Case, transform: str) -> list[tuple[str, str]]:
         (words["misleading"], words["misleading_text"].format(same=same, different=different)),
         ("devPAV", devpav),
         (words["bounds"], f"{lower} … {upper}; {words['bounds_how']}"),
+        *_mates(case),
     ]
+
+
+def _mates(case: Case) -> list[tuple[str, str]]:
+    """How often different sources are of one group, where the system knows groups."""
+    words, mates = WORDS[case.language], case.system.about.get("mates")
+    if not isinstance(mates, dict) or not isinstance(mates.get("share"), int | float):
+        return []
+    share = percent(mates["share"])
+    return [(words["mates"], words["mates_text"].format(share=share, setting=mates.get("setting", UNKNOWN)))]
 
 
 def _checks(case: Case) -> list[tuple[str, str | None]]:

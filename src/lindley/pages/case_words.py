@@ -63,6 +63,10 @@ def conclusion(case: Case) -> list[str]:
     if said.log10_lr != said.log10_lr_bounded:
         raw, reported = (ratio_text(v, case.language) for v in (said.log10_lr, said.log10_lr_bounded))
         sentences.append(WORDS[case.language]["bounded"].format(raw=raw, reported=reported))
+    if said.by_group is not None:
+        other, same = (ratio_text(v, case.language) for v in (said.by_group.other_group, said.by_group.same_group))
+        share = percent(said.by_group.share)
+        sentences.append(WORDS[case.language]["by_group"].format(share=share, other=other, same=same))
     return sentences
 
 
@@ -170,6 +174,11 @@ def describe_training(system: System) -> str:
         f"These pairs support LRs from {ratio_text(lower, 'en')} to {ratio_text(upper, 'en')} (log10 {fixed(lower)} to "
         f"{fixed(upper)}): cases report nothing beyond.",
     ]
+    if "mates" in about:
+        paragraphs.append(
+            f"Different sources of one group are {percent(about['mates']['share'])} of the pairs of different sources "
+            f"({about['mates']['setting']}), in fit, calibration, bounds and validation alike."
+        )
     if system.calibration.steps:
         paragraphs.append("Its LR is calibrated afterwards, and is therefore not similarity over typicality.")
     elif validation["cllr_cal"] > max(validation["cllr_min"], 0.05):

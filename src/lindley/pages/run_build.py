@@ -72,7 +72,8 @@ class SideBySide:
 
 def build_report(run: SavedRun) -> Report:
     """All figures of a run."""
-    grids = [PairGrid.of(split.test.trace.source, split.test.ref.source) for split in run.splits]
+    tests = [split.test for split in run.splits]
+    grids = [PairGrid.of(test.trace.source, test.ref.source, test.weight) for test in tests]
     choices = {name: RunChoice.of(run.result(name)) for name in run.models}
     comparisons = compare_kinds({name: run.spec(name) for name in run.models}, choices)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lindley.experiment.config import DataConfig
-from lindley.pages.numerals import number, times
+from lindley.pages.numerals import number, percent, times
 from lindley.pages.run_figures import CalibrationPanel, Report, SummaryFigure, SummaryRow
 from lindley.system.kinds import CALIBRATIONS, GAUSSIANISERS, INTEGRATIONS
 from lindley.system.names import ModelName
@@ -141,6 +141,14 @@ def list_facts(content: Mapping[str, Any], source: DataConfig, neural: bool) -> 
     facts = [("Data", f"{data['name']}: {data['rows']:,} measurements of {data['sources']:,} sources")]
     if data["groups"] != data["sources"]:
         facts.append(("Groups", f"{data['groups']:,}; the sources of a group are never split apart"))
+    if "mates" in data:
+        facts.append(
+            (
+                "Sources of one group",
+                f"{percent(data['mates'])} of the pairs of different sources ({protocol['mates']}): mates are weighted to that "
+                "share in fits, calibrations and figures",
+            )
+        )
     facts.append(("Features", f"{len(data['features'])}: {', '.join(data['features'])}"))
     if source.transform != "none":
         ratio = f" of the ratio to {source.reference_column}" if source.reference_column else ""

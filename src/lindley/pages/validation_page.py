@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -101,12 +101,12 @@ def render_validation(validation: Validation) -> str:
 
 def _figures(validation: Validation) -> dict[str, Markup]:
     """The pictures as SVG elements, by name."""
-    grid = PairGrid.of(validation.sources, validation.sources)
+    grid = replace(validation.grid, names=validation.sources)
     raw, bounded = validation.llr, np.clip(validation.llr, *validation.bounds)
     tippett_of = partial(_tippett, grid.llrs(raw), validation.bounds)
     drawings: dict[str, tuple[Callable[[], Figure], str]] = {
         "tippett": (tippett_of, "Tippett plot of the raw LRs, with the bounds of the system"),
-        "ece": (partial(_entropy, raw, bounded), "Empirical cross-entropy of the raw and the bounded LRs"),
+        "ece": (partial(_entropy, grid, raw, bounded), "Empirical cross-entropy of the raw and the bounded LRs"),
         "pav": (partial(_pav, grid, raw, bounded), "Calibration plots of the raw and of the bounded LRs"),
     }
     if validation.steps:
@@ -127,9 +127,9 @@ def _tippett(llrs: LLRs, bounds: tuple[float, float]) -> Figure:
     return paper
 
 
-def _entropy(raw: Floats, bounded: Floats) -> Figure:
+def _entropy(grid: PairGrid, raw: Floats, bounded: Floats) -> Figure:
     """Empirical cross-entropy over prior odds: at log10 odds 0 it is Cllr."""
-    as_is, kept = _ece(raw), _ece(bounded)
+    as_is, kept = _ece(grid, raw), _ece(grid, bounded)
     paper, ax = sheet(WIDTH, HEIGHT)
     draw_ece(ax, as_is)
     for line, label in zip(ax.get_lines(), ("no LR", "raw LRs", "best calibration"), strict=True):
@@ -141,10 +141,9 @@ def _entropy(raw: Floats, bounded: Floats) -> Figure:
     return paper
 
 
-def _ece(llr: Floats) -> Ece:
+def _ece(grid: PairGrid, llr: Floats) -> Ece:
     """From binned LLRs, which is right to 4e-8."""
-    sources = np.arange(len(llr))
-    return ece(compress(lambda rows, columns: llr[rows, columns], sources, sources))
+    return ece(compress(lambda rows, columns: llr[rows, columns], grid.trace, grid.ref, weight=grid.weight))
 
 
 def _pav(grid: PairGrid, raw: Floats, bounded: Floats) -> Figure:

@@ -29,7 +29,7 @@ from lindley.system.provenance import stream
 from lindley.system.system import System
 from lindley.table.read import read_table
 from lindley.table.scaling import Scaling
-from lindley.table.splits import Part
+from lindley.table.splits import Part, weigh_mates
 from lindley.table.table import Table
 
 __all__ = ["FOLDS", "Material", "Settings", "Stage", "cross_fitted", "deal_folds", "fit_family"]
@@ -179,9 +179,7 @@ class _Family:
             return ()
         model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
         matrices = score(model, [part.trace for part in parts], [part.ref for part in parts])
-        return tuple(
-            LLRs.from_matrix(llr, part.trace.source, part.ref.source) for llr, part in zip(matrices, parts, strict=True)
-        )
+        return tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True))
 
     def _crossed(self, fitted: Fitted) -> tuple[LLRs, ...]:
         """LLRs of pairs by models of other folds, each with a Gaussianiser of its own."""
@@ -243,7 +241,7 @@ def cross_fitted(everything: Part, pairs: Part, learn: Learn, rng: np.random.Gen
     of the other folds.
     """
     fold = deal_folds(everything.groups, rng)
-    same, different = [], []
+    same, different, mates = [], [], []
     for number in range(int(fold.max()) + 1):
         inside = np.isin(pairs.groups, everything.groups[fold == number])
         held_out = pairs.rows(inside)
@@ -253,11 +251,14 @@ def cross_fitted(everything: Part, pairs: Part, learn: Learn, rng: np.random.Gen
             warnings.simplefilter("ignore")  # shrinkage is told of the whole
             model, prepare = learn(everything.rows(fold != number))
         part = prepare(held_out)
-        llrs = LLRs.from_matrix(score(model, [part.trace], [part.ref])[0], part.trace.source, part.ref.source)
-        same.append(llrs.same)
-        different.append(llrs.different)
+        matrix = score(model, [part.trace], [part.ref])[0]
+        is_same = part.trace.source[:, None] == part.ref.source
+        same.append(matrix[is_same])
+        different.append(matrix[~is_same])
+        mates.append(part.is_mate[~is_same])
     if not same:
         raise LindleyError(
             "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
         )
-    return LLRs(np.concatenate(same), np.concatenate(different))
+    weight = weigh_mates(np.concatenate(mates), pairs.mates)
+    return LLRs(np.concatenate(same), np.concatenate(different), None, weight)

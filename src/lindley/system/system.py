@@ -144,6 +144,12 @@ class System:
             )
         return self.casework
 
+    @property
+    def mates(self) -> float | None:
+        """The share of different-source pairs that are of one group, as it was fitted and calibrated for; None: no groups."""
+        share = self.about.get("mates", {}).get("share")
+        return None if share is None else float(share)
+
     @cached_property
     def sha256(self) -> str:
         """Of its file; of what would be its file, if it was not saved yet."""

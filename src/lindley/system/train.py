@@ -30,7 +30,7 @@ from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
 from lindley.system.system import Casework, KnownSources, System, row_digests
-from lindley.table.splits import MIN_GROUPS_PER_PART, Part, Side
+from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, mate_share
 from lindley.table.table import Table
 from lindley.version import __version__
 
@@ -51,6 +51,7 @@ def train(
     options: Mapping[str, Any] | None = None,
     replicates: int | None = None,
     seed: int = 0,
+    mates: Mates = "as-in-table",
     device: str = "cpu",
     progress: Progress = lambda doing, detail, done: None,
 ) -> System:
@@ -62,6 +63,8 @@ def train(
         options: of the model, such as ``{"epochs": 500}`` of a network.
         replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
         seed: of folds, replicates and training.
+        mates: how often another source is of the same group: ``as-in-table``, ``never``, or a share. Fit, calibration,
+            bounds and validation go by it.
         device: where a network is trained, cpu or cuda.
         progress: told what is done.
 
@@ -85,7 +88,9 @@ def train(
     estimate_moments([_drawn(table, np.arange(len(table.values)), None)])  # tells of shrinkage, once and of all sources
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trained = fit_table(table, name, seed=seed, replicates=replicates, validated=True, settings=settings)
+        trained = fit_table(
+            table, name, seed=seed, replicates=replicates, validated=True, mates=mates, settings=settings
+        )
     system, llrs = trained.stage.system, trained.stage.held_out[0]
     bounds = Elub.fit(llrs)
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
@@ -111,6 +116,8 @@ def train(
         },
         "bootstrap": replicates,
     }
+    if (share := mate_share(table, mates)) is not None:
+        about["mates"] = {"setting": mates, "share": share}
     progress("done", "", 1.0)
     return replace(
         system,
@@ -140,6 +147,7 @@ def fit_table(
     instances: tuple[int, int] = (1, 1),
     keep: bool = False,
     validated: bool = False,
+    mates: Mates = "as-in-table",
     settings: Settings = DEFAULTS,
 ) -> Trained:
     """Fit a model on a table that is not split: the system of its first run, and replicates.
@@ -153,27 +161,30 @@ def fit_table(
         instances: trace and ref instances of the pairs that a calibration is fitted on; sources with fewer have no part.
         keep: keep that share from any model, for somebody else's use.
         validated: whether LLRs of held-out pairs are wanted also where no calibration needs them.
+        mates: how often two different sources are of one group.
         settings: how to fit.
 
     Raises:
         LindleyError: if there are too few sources, or too few with several instances.
     """
-    own = run_seed(seed, 0)
+    own, share = run_seed(seed, 0), mate_share(table, mates)
     trained = name.kind.is_trained
     kept = np.zeros(len(table.values), dtype=np.bool_)
     if trained or (keep and validation > 0):
         kept = _kept(table, validation, stream(own, "unseen"))
     seen, unseen = np.flatnonzero(~kept), np.flatnonzero(kept)
-    learn = _drawn(table, seen, None)
-    others = _drawn(table, unseen, None) if trained else None
+    learn = _drawn(table, seen, None, mates=share)
+    others = _drawn(table, unseen, None, mates=share) if trained else None
     pairs = None
     if name.calibrations or validated:
-        pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
+        pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"), share)
     again = stream(own, "replicates")
     materials = [
         Material(learn, others, pairs, own, table.name),
         *(
-            Material(_replicate(table, seen, name.kind.halves, again), others, None, run_seed(seed, run), table.name)
+            Material(
+                _replicate(table, seen, name.kind.halves, again, share), others, None, run_seed(seed, run), table.name
+            )
             for run in range(1, replicates + 1)
         ),
     ]
@@ -222,19 +233,26 @@ def _how(name: ModelName, table: Table) -> str:
 
 
 def _drawn(
-    table: Table, rows: Index, rng: np.random.Generator | None, n_trace: int = 1, n_ref: int | None = None
+    table: Table,
+    rows: Index,
+    rng: np.random.Generator | None,
+    n_trace: int = 1,
+    n_ref: int | None = None,
+    mates: float | None = None,
 ) -> Part:
     """``n_trace`` instances of every source as its trace, and ``n_ref``, or all others, as its ref."""
     return Part.drawn(
         table.values[rows], table.source[rows], table.group[rows],
-        n_trace=n_trace, n_ref=n_ref, rng=rng, complete=n_ref is not None,
+        n_trace=n_trace, n_ref=n_ref, rng=rng, complete=n_ref is not None, mates=mates,
     )  # fmt: skip
 
 
-def _pairs(table: Table, rows: Index, instances: tuple[int, int], rng: np.random.Generator) -> Part:
+def _pairs(
+    table: Table, rows: Index, instances: tuple[int, int], rng: np.random.Generator, mates: float | None
+) -> Part:
     """Pairs like those that a calibration is for, of sources that have the instances."""
     n_trace, n_ref = instances
-    pairs = _drawn(table, rows, rng, n_trace, n_ref)
+    pairs = _drawn(table, rows, rng, n_trace, n_ref, mates)
     if len(pairs.trace.source) < 2:
         raise LindleyError(
             f"a calibration needs pairs like those that it is for, of {n_trace} trace and {n_ref} ref "
@@ -266,7 +284,7 @@ def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
     return cast(Rows, kept[code])
 
 
-def _replicate(table: Table, rows: Index, halves: bool, rng: np.random.Generator) -> Part:
+def _replicate(table: Table, rows: Index, halves: bool, rng: np.random.Generator, mates: float | None) -> Part:
     """Other sources that there might have been: groups drawn with replacement, or half of them without.
 
     A source that is drawn twice becomes two. Where such a pair would be taken for two related sources, half of the sources
@@ -275,13 +293,13 @@ def _replicate(table: Table, rows: Index, halves: bool, rng: np.random.Generator
     groups, code = np.unique(table.group[rows], return_inverse=True)
     if halves:
         drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
-        return _drawn(table, rows[np.isin(code, drawn)], None)
+        return _drawn(table, rows[np.isin(code, drawn)], None, mates=mates)
     members = np.split(rows[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
     chosen = [members[group] for group in rng.integers(len(groups), size=len(groups))]
     index = np.concatenate(chosen)
     time = np.repeat(np.arange(len(chosen)), [len(each) for each in chosen]).astype(np.str_)
     source, group = (np.strings.add(np.strings.add(labels[index], "#"), time) for labels in (table.source, table.group))
-    return Part.drawn(table.values[index], source, group)
+    return Part.drawn(table.values[index], source, group, mates=mates)
 
 
 def _known_sources(system: System, table: Table) -> KnownSources:

@@ -6,19 +6,24 @@ times from a new shuffle. Sources of one group (two windows of one vehicle) stay
 Split ``p`` depends on the sources, the protocol and the seed alone. It does not depend on the features, on the
 order of the sources in the file, or on how many splits are made, so that any two models and any two experiments
 compare split by split. For that, random numbers belong to a place in the order by source, and not to a row of a file.
+
+Different sources of one group are *mates*. A part holds groups as a whole, and so a larger share of its different-source pairs
+are mates than in the table: three times as many in a third of it. How often the other source would be a mate is a setting, and
+mates are weighted to that share wherever pairs are counted: in fits, calibrations and figures alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
+from lindley.llrs import LLRs
 from lindley.table.scaling import Scaling
 from lindley.table.table import Table
 
@@ -26,6 +31,7 @@ __all__ = [
     "MIN_GROUPS_PER_PART",
     "MOST_INSTANCES",
     "PARTS",
+    "Mates",
     "Part",
     "Protocol",
     "Side",
@@ -36,14 +42,18 @@ __all__ = [
     "draw_nested",
     "make_split",
     "make_splits",
+    "mate_share",
     "order_instances",
     "series_sizes",
+    "weigh_mates",
 ]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 Size = tuple[int, int]
 """Instances of a trace and of a ref: M × N."""
+Mates = Literal["as-in-table", "never"] | float
+"""How often the other source of H2 is of the same group: as often as among all pairs of a table, never, or a share of them."""
 PARTS = ("train", "validate", "test")
 MIN_GROUPS_PER_PART = 2
 """A part with one source has no different-source pair, and no variance between sources."""
@@ -57,7 +67,7 @@ class Protocol:
 
     ``replicates`` instances are drawn from every source, without replacement; a source that has fewer gives all
     that it has. The first ``trace_instances`` of them act as the trace, the others as the ref. ``shares`` are the
-    sizes of train, validate and test, in any unit.
+    sizes of train, validate and test, in any unit. ``mates`` tells how often different sources are of one group.
     """
 
     splits: int = 21
@@ -65,6 +75,7 @@ class Protocol:
     trace_instances: int = 1
     shares: tuple[float, float, float] = (1.0, 1.0, 1.0)
     seed: int = 0
+    mates: Mates = "as-in-table"
 
     def __post_init__(self) -> None:
         if self.splits < 1:
@@ -78,6 +89,51 @@ class Protocol:
             )
         if len(self.shares) != 3 or not all(np.isfinite(s) and s > 0 for s in self.shares):
             raise LindleyError(f"shares must be three numbers above 0 (train, validate, test), not {self.shares}")
+        require_mates(self.mates)
+
+
+def require_mates(setting: Any) -> None:
+    """Refuse what is no way to tell how often different sources are mates."""
+    is_share = isinstance(setting, int | float) and not isinstance(setting, bool) and 0 <= setting < 1
+    if not is_share and setting not in ("as-in-table", "never"):
+        raise LindleyError(f"mates must be as-in-table, never, or a share such as 0.01 (0 to below 1), not {setting!r}")
+
+
+def mate_share(table: Table, setting: Mates = "as-in-table") -> float | None:
+    """The share of different-source pairs that are mates, by a setting; None for a table without mates.
+
+    Raises:
+        LindleyError: if a share is asked for, and the table has no two sources of one group.
+    """
+    require_mates(setting)
+    natural = _share_of_mates(table.source, table.group)
+    if natural == 0:
+        if isinstance(setting, str) or setting == 0:
+            return None
+        raise LindleyError(
+            f"{table.name}: mates are different sources of one group, and no group has two sources. Name the column that "
+            "tells the groups, or leave mates out."
+        )
+    return natural if setting == "as-in-table" else 0.0 if setting == "never" else float(setting)
+
+
+def _share_of_mates(source: NDArray[Any], group: NDArray[Any]) -> float:
+    """Of all pairs of different sources, from the source and the group of every row."""
+    _, first = np.unique(source, return_index=True)
+    _, size = np.unique(group[first], return_counts=True)
+    return float((size * (size - 1)).sum() / max(1, len(first) * (len(first) - 1)))
+
+
+def weigh_mates(is_mate: NDArray[np.bool_], share: float | None) -> Floats | None:
+    """What each different-source pair weighs, so that mates have this share of the weight; the mean weight is one.
+
+    None where all weigh one: if no share is asked for, or if there are no mates, or nothing else.
+    """
+    number = np.count_nonzero(is_mate)
+    if share is None or number in (0, is_mate.size):
+        return None
+    found = number / is_mate.size
+    return np.where(is_mate, share / found, (1 - share) / (1 - found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +173,7 @@ class Part:
     source: NDArray[np.str_]  # (rows,)
     is_trace: NDArray[np.bool_]  # (rows,)
     group: NDArray[np.str_] | None = None  # (rows,); None if every source is its own group
+    mates: float | None = None  # the share of mates that its different-source pairs stand for; None: as they come
 
     @classmethod
     def drawn(
@@ -129,10 +186,11 @@ class Part:
         n_ref: int | None = None,
         rng: np.random.Generator | None = None,
         complete: bool = False,
+        mates: float | None = None,
     ) -> Part:
         """Of instances (rows, features) those that `draw_instances` draws of every source."""
         rows, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=complete)
-        return cls(values[rows], source[rows], is_trace, None if group is None else group[rows])
+        return cls(values[rows], source[rows], is_trace, None if group is None else group[rows], mates)
 
     @cached_property
     def trace(self) -> Side:
@@ -156,16 +214,62 @@ class Part:
     def rows(self, which: NDArray[np.bool_]) -> Part:
         """Some of the instances."""
         group = None if self.group is None else self.group[which]
-        return Part(self.values[which], self.source[which], self.is_trace[which], group)
+        return replace(
+            self, values=self.values[which], source=self.source[which], is_trace=self.is_trace[which], group=group
+        )
 
     def joined(self, other: Part) -> Part:
         """The sources of two parts as one."""
-        both = ((getattr(self, name), getattr(other, name)) for name in ("values", "source", "is_trace", "groups"))
-        return Part(*(np.concatenate(arrays) for arrays in both))
+        values, source, is_trace, group = (
+            np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("values", "source", "is_trace", "groups")
+        )
+        return Part(values, source, is_trace, group, self.mates)
 
     def with_values(self, values: Floats) -> Part:
         """The same instances with other values, such as scaled ones."""
-        return Part(values, self.source, self.is_trace, self.group)
+        return replace(self, values=values)
+
+    @cached_property
+    def is_mate(self) -> NDArray[np.bool_]:
+        """Which of the pairs are different sources of one group (traces, refs)."""
+        if self.group is None:
+            return np.zeros((len(self.trace.source), len(self.ref.source)), dtype=np.bool_)
+        names, first = np.unique(self.source, return_index=True)
+        of_trace, of_ref = (self.group[first[np.searchsorted(names, side.source)]] for side in (self.trace, self.ref))
+        return np.asarray((of_trace[:, None] == of_ref) & (self.trace.source[:, None] != self.ref.source))
+
+    @property
+    def mate_share(self) -> float | None:
+        """The share of mates that its different-source pairs stand for; as many as it has, unless told; None without groups."""
+        if self.mates is not None or self.group is None:
+            return self.mates
+        return _share_of_mates(self.source, self.group) or None
+
+    @property
+    def mate_ratio(self) -> float:
+        """What a pair of mates weighs in units of any other different-source pair."""
+        different = self.trace.source[:, None] != self.ref.source
+        is_mate = self.is_mate[different] if self.mates is not None else np.zeros(1, dtype=np.bool_)
+        weights = weigh_mates(is_mate, self.mates)
+        return 1.0 if weights is None else float(weights[is_mate][0] / weights[~is_mate][0])
+
+    @cached_property
+    def weight(self) -> Floats | None:
+        """What every pair weighs (traces, refs), mates being weighted to their share; None where all weigh one."""
+        if self.mates is None:
+            return None
+        different = self.trace.source[:, None] != self.ref.source
+        weights = weigh_mates(self.is_mate[different], self.mates)
+        if weights is None:
+            return None
+        weight = np.ones(different.shape)
+        weight[different] = weights
+        return weight
+
+    def llrs(self, matrix: Floats) -> LLRs:
+        """LLRs of all pairs (traces, refs) by hypothesis, each with its weight."""
+        return LLRs.from_matrix(matrix, self.trace.source, self.ref.source, self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +306,8 @@ def make_split(table: Table, protocol: Protocol, index: int) -> Split:
     groups = np.unique(table.group)
     part_of_group = _allot(len(groups), protocol.shares, rng, table.name)
     n_trace, n_ref = protocol.trace_instances, protocol.replicates - protocol.trace_instances
-    drawn = Part.drawn(table.values, table.source, table.group, n_trace=n_trace, n_ref=n_ref, rng=rng)
+    mates = mate_share(table, protocol.mates)
+    drawn = Part.drawn(table.values, table.source, table.group, n_trace=n_trace, n_ref=n_ref, rng=rng, mates=mates)
     part_of_row = part_of_group[np.searchsorted(groups, drawn.groups)]
     raw = [drawn.rows(part_of_row == k) for k in range(3)]
     for name, part in zip(PARTS[1:], raw[1:], strict=True):

@@ -82,12 +82,15 @@ class Dense:
         self.weights: Floats = law.ln_weights[run].detach().exp().numpy()
         h = float(law.width[run])
         self.kernels: Floats = math.sqrt(1 - h**2) * law.centres[run].detach().numpy()
+        self.var_related: Floats = model.var_related[run, 0].detach().numpy()
         self.var_kernel: Floats = h**2 * self.lam
         self.pi, self.nu, self.alpha = float(law.background[run]), float(tails.nu[run]), float(tails.scatter_shape[run])
         self.eps, self.sigma, self.kappa = (
             float(t[run]) for t in (tails.contamination, tails.spike, tails.second_spike)
         )
-        self.rho: Floats = model.relatedness[run, 0].detach().numpy()
+        others, mates = model.relatedness[run].detach().numpy()
+        share = float(model.mates[run, 0, 0])
+        self.rho: Floats = (1 - share) * others + share * mates
         ln_omega = np.array([-self.alpha * math.log(t) - self.alpha / t for t in USUAL])
         self.ln_omega: Floats = ln_omega - logsumexp(ln_omega)
         self.known: dict[Seen, float] = {}
@@ -264,7 +267,7 @@ class Dense:
         ln_z = logsumexp([o + self.ln_f(z, t * self.w / (m + n)) for o, t in zip(self.ln_omega, USUAL, strict=True)])
         scale = self.ln_typical_scatter(x) / m + self.ln_typical_scatter(y) / n
         batches = [
-            sum(ln_t(delta[[a]], np.array([[scale * self.w[a] + j * self.lam[a]]]), self.nu) for a in range(p))
+            sum(ln_t(delta[[a]], np.array([[scale * self.w[a] + j * self.var_related[a]]]), self.nu) for a in range(p))
             for j in BATCHES
         ]
         variant = spiked + float(np.logaddexp(f_x, f_y)) - math.log(2)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lindley.models.between import Scatter
 from lindley.models.robust.eigenbasis import Stabiliser
-from lindley.models.robust.model import MATES, Robust
+from lindley.models.robust.model import WAYS, Robust
 from lindley.models.robust.population import Population
 from lindley.models.robust.tails import Tails
 
@@ -39,8 +39,8 @@ def make(
     if kernels > 1:
         ln_weights[0, -1] = -torch.inf  # padding
         ln_weights = torch.log_softmax(ln_weights, -1)
-    related = 0.002 * torch.exp(0.5 * normal(runs, 1, len(MATES)))
-    return Robust(
+    related = 0.002 * torch.exp(0.5 * normal(runs, 1, len(WAYS)))
+    model = Robust(
         stabiliser=Stabiliser(
             level=normal(runs, 1, p),
             spread=torch.exp(0.2 * normal(runs, 1, p)),
@@ -66,8 +66,13 @@ def make(
             spike=scalar("spike", 0.01),
             second_spike=scalar("second_spike", 0.1),
         ),
-        relatedness=torch.full_like(related, scalars["relatedness"]) if "relatedness" in scalars else related,
+        var_related=lam * torch.exp(0.5 * normal(runs, 1, axes)),
+        relatedness=torch.cat([related, 30 * related * torch.rand(related.shape, generator=g)], 1),
+        mates=scalar("mates", 0.02),
     )
+    if "relatedness" not in scalars:
+        return model
+    return replace(model, relatedness=torch.full_like(model.relatedness, scalars["relatedness"]))
 
 
 def plain(model: Robust, *, orthogonal: bool = True) -> Robust:

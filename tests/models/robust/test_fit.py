@@ -24,6 +24,7 @@ from lindley.models.robust import fit as fit_module, folds as crossfit
 from lindley.models.robust.eigenbasis import Shrinkage, fit_eigenbasis, fit_stabiliser
 from lindley.models.robust.fit import ALL_STEPS, fit_robust, minimise
 from lindley.models.robust.folds import (
+    PRIOR,
     PRIOR_PAIRS,
     PRIOR_RELATED,
     SCALARS,
@@ -37,7 +38,7 @@ from lindley.models.robust.folds import (
     ln_parts_held_out,
     model_of,
 )
-from lindley.models.robust.model import MATES, Robust
+from lindley.models.robust.model import WAYS, Robust
 from lindley.models.robust.population import ln_kernel_sum, ln_population
 from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
 from lindley.table.simulated import glass_population, simulate_table
@@ -177,9 +178,9 @@ def test_runs_of_other_numbers_of_axes_change_nothing() -> None:
     parts, tests = learn(draw(60, 8))
     sources = Sources.of(parts[0].values, parts[0].source)
     few, many = (Shrinkage(components=True, axes=n) for n in (4, 8))
-    scalars, related = START.expand(2, -1), PRIOR_RELATED / PRIOR_PAIRS
-    both = model_of([sources, sources], scalars, related, [few, many])
-    alone = model_of([sources], scalars[:1], related, [few])
+    scalars, related, mates = START.expand(2, -1), PRIOR[None, :1].expand(2, -1, -1), torch.zeros(2, 1, 1).double()
+    both = model_of([sources, sources], scalars, related, mates, [few, many])
+    alone = model_of([sources], scalars[:1], related[:1], mates[:1], [few])
     trace, ref = (torch.from_numpy(side.mean)[None] for side in (tests[0].trace, tests[0].ref))
     torch.testing.assert_close(take_runs(both, [0]).ln_lr(trace, ref), alone.ln_lr(trace, ref), rtol=1e-6, atol=1e-6)
 
@@ -291,7 +292,7 @@ def test_folds_keep_groups_together_and_are_even() -> None:
 
 def held_out(n: int = 60, p: int = 3, noise: float = 0.5) -> tuple[Folds, HeldOut]:
     table = draw(n, p, noise=noise)
-    folds = Folds(Sources.of(table.values, table.source), np.random.default_rng(0), Shrinkage())
+    folds = Folds(Sources.of(table.values, table.source), 0.0, np.random.default_rng(0), Shrinkage())
     return folds, folds.held_out(Shrinkage())
 
 
@@ -310,23 +311,27 @@ def test_held_out_pairs_are_not_of_the_basis_and_their_weights_are_unbiased() ->
     # The fast form of the fit equals the model's own.
     x, y = (folds.instances.gather(1, i[..., None].expand(-1, -1, 3)) for i in (folds.trace, folds.ref))
     own = replace(plain(folds.model), directions=folds.model.directions)
-    found = ln_lr_held_out(ln_parts_held_out(folds, START), PRIOR_RELATED / PRIOR_PAIRS)
+    found = ln_lr_held_out(ln_parts_held_out(folds, START), PRIOR, 0.0)
     torch.testing.assert_close(found, own.ln_lr_given(x, y), rtol=1e-5, atol=1e-5)
 
 
-def test_pairs_of_one_group_count_as_often_as_among_all_sources() -> None:
-    """Groups of three, dealt as a whole: of n sources, a pair is of one group with probability 2/(n − 1)."""
+@pytest.mark.parametrize("mates", [0.0, 0.03, 0.5])
+def test_mates_have_the_share_of_the_cost_that_they_are_to_have(mates: float) -> None:
+    """Groups of three, dealt as a whole: a fold holds five times as many of them as the table does."""
     table = draw(60, 3, noise=0.5)
     group = np.repeat([f"g{i // 3:02d}" for i in range(60)], 2)
-    sources = Sources.of(table.values, table.source, group)
-    folds = Folds(sources, np.random.default_rng(0), Shrinkage())
-    for own, (pairs, weight) in zip(folds.own, folds.drawn, strict=True):
-        of = own.group[own.item]
-        trace, ref, same = pairs.T
-        different = same == 0
-        related = different & (of[trace] == of[ref])
-        share = weight[related].sum() / weight[different].sum()
-        assert share == pytest.approx(2 / 59, rel=0.05)
+    folds = Folds(Sources.of(table.values, table.source, group), mates, np.random.default_rng(0), Shrinkage())
+    held = folds.held_out(Shrinkage())
+    for own, trace, ref, mate in zip(folds.own, held.trace, held.ref, held.mate, strict=True):
+        of, item = own.group[own.item], own.item
+        expected = (of[trace] == of[ref]) & (item[trace] != item[ref])
+        np.testing.assert_array_equal(mate.numpy(), expected)
+    different = held.weight * ~held.same
+    assert float((different * held.mate).sum() / different.sum()) == pytest.approx(mates, rel=0.05)
+    assert float(different.sum()) == pytest.approx(5 * 0.5 / math.log(2), rel=0.05)
+    # What they teach of relatedness does not depend on that: 60 pairs of mates, and all others that a fold has.
+    assert float((held.count * held.mate).sum()) == pytest.approx(60, rel=0.05)
+    assert float((held.count * ~held.mate).sum()) == pytest.approx(5 * 66 - 60, rel=0.05)
 
 
 def test_a_large_table_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +384,7 @@ def test_population_of_the_fit_equals_that_of_the_model() -> None:
 def test_the_gradient_of_the_cost() -> None:
     """Against differences: exponentials in single precision leave an error of some 1e-7 in the cost."""
     _, folds = held_out()
-    cost = partial(fit_module._cost, folds, PRIOR_RELATED / PRIOR_PAIRS, START, 0.01)
+    cost = partial(fit_module._cost, folds, PRIOR, START, 0.01)
     theta = (START + 0.2 * torch.randn(len(START), generator=torch.Generator().manual_seed(1))).requires_grad_()
     (slope,) = torch.autograd.grad(cost(theta), theta)
     step = 3e-3 * torch.eye(len(START), dtype=torch.float64)
@@ -399,13 +404,14 @@ def toy(ln_ratios: Floats) -> tuple[HeldOut, tuple[torch.Tensor, list[torch.Tens
     weight = torch.full((1, n + 1), 0.5 / math.log(2) / n, dtype=torch.float64)
     same = torch.zeros(1, n + 1, dtype=torch.bool)
     same[0, -1] = True  # counts for nothing here
-    pairs = replace(folds, same=same, weight=weight, n_different=torch.tensor([n]).double())
+    count = torch.where(same, 0.0, 1.0).double()
+    pairs = replace(folds, same=same, weight=weight, count=count, mate=torch.zeros_like(same))
     mates = [torch.from_numpy(np.r_[column, 500.0])[None] for column in ln_ratios.T]
     return pairs, (torch.zeros(1, n + 1).double(), mates, torch.zeros(1, n + 1).double())
 
 
 def test_relatedness_without_pairs_that_tell_is_its_prior() -> None:
-    found = learn_relatedness(*toy(np.full((50, len(MATES)), -60.0)))
+    found = learn_relatedness(*toy(np.full((50, len(WAYS)), -60.0)))[0]
     torch.testing.assert_close(found, PRIOR_RELATED / (PRIOR_PAIRS + 50), rtol=1e-6, atol=0)
     assert PRIOR_RELATED.sum() < PRIOR_PAIRS
 
@@ -413,8 +419,8 @@ def test_relatedness_without_pairs_that_tell_is_its_prior() -> None:
 def test_relatedness_maximises_its_penalised_likelihood() -> None:
     """EM climbs Σ ln p(pair) + Σ prior counts · ln ρ: no step from where it ends goes up."""
     rng = np.random.default_rng(0)
-    ratios = rng.normal(size=(300, len(MATES))) * 2 - 1
-    rho = learn_relatedness(*toy(ratios)).numpy()
+    ratios = rng.normal(size=(300, len(WAYS))) * 2 - 1
+    rho = learn_relatedness(*toy(ratios))[0].numpy()
     prior = np.r_[PRIOR_PAIRS - PRIOR_RELATED.sum(), PRIOR_RELATED]
 
     def objective(ln_odds: Floats) -> float:
@@ -424,9 +430,9 @@ def test_relatedness_maximises_its_penalised_likelihood() -> None:
 
     at = np.log(rho / (1 - rho.sum()))
     best = objective(at)
-    for way in range(len(MATES)):
+    for way in range(len(WAYS)):
         for step in (-0.05, 0.05):
-            assert objective(at + step * np.eye(len(MATES))[way]) < best
+            assert objective(at + step * np.eye(len(WAYS))[way]) < best
 
 
 def test_relatedness_is_near_its_posterior_mean() -> None:
@@ -435,9 +441,9 @@ def test_relatedness_is_near_its_posterior_mean() -> None:
     related = np.arange(400) < 20
     point = np.where(related, 0.1, 3.0) * rng.normal(size=400)
     ln_ratio = math.log(30) - 0.5 * point**2 * (1 / 0.1**2 - 1 / 3.0**2)
-    ratios = np.full((400, len(MATES)), -80.0)
+    ratios = np.full((400, len(WAYS)), -80.0)
     ratios[:, 2] = ln_ratio
-    rho = learn_relatedness(*toy(ratios))
+    rho = learn_relatedness(*toy(ratios))[0]
     a = float(PRIOR_RELATED[2])
     grid = np.linspace(1e-4, 0.3, 3000)
     ln_posterior = (a - 1) * np.log(grid) + (PRIOR_PAIRS - a - 1) * np.log1p(-grid)
@@ -458,7 +464,7 @@ def test_relatedness_recovers_known_proportions() -> None:
     at, sd = np.arange(6) * 3.0, 1.0
     point = at[way] + sd * rng.normal(size=n)
     ln_density = -0.5 * (point[:, None] - at) ** 2
-    rho = learn_relatedness(*toy(ln_density[:, 1:] - ln_density[:, :1])).numpy()
+    rho = learn_relatedness(*toy(ln_density[:, 1:] - ln_density[:, :1]))[0].numpy()
     np.testing.assert_allclose(rho * (n + 100) / n, truth, atol=0.012)
 
 

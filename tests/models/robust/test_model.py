@@ -295,6 +295,7 @@ def test_signs_and_order_of_axes_change_nothing(seed: int) -> None:
         projection=(model.projection * sign)[..., order],
         directions=(model.directions * sign)[..., order],
         var_within=model.var_within[..., order],
+        var_related=model.var_related[..., order],
         population=replace(
             model.population,
             centres=(model.population.centres * sign)[..., order],

@@ -21,7 +21,7 @@ from torch.nn.functional import softplus
 from lindley.llrs import Floats
 from lindley.table.splits import Part, Side, choose_pairs
 
-__all__ = ["Evaluation", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
+__all__ = ["Evaluation", "MateWeights", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
 
 LN2 = math.log(2.0)
 
@@ -85,6 +85,31 @@ def _padded(values: Sequence[Floats], dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class MateWeights:
+    """What a pair of different sources weighs: mates, two sources of one group, may count for more or less than others."""
+
+    group: Tensor  # of every source (run, source), as a number
+    ratio: Tensor  # what mates weigh, in units of other pairs (run, 1, 1)
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], dtype: torch.dtype) -> MateWeights | None:
+        """Of the sources of the parts, in the order of their names; None where all pairs weigh the same."""
+        ratio = [part.mate_ratio for part in parts]
+        if all(each == 1.0 for each in ratio):
+            return None
+        group = []
+        for part in parts:
+            first = np.unique(part.source, return_index=True)[1]
+            group.append(np.unique(part.groups[first], return_inverse=True)[1].astype(np.float64))
+        return cls(_padded(group, torch.float64).long(), torch.tensor(ratio, dtype=dtype)[:, None, None])
+
+    def between(self, row: Tensor, column: Tensor) -> Tensor:
+        """Of pairs of sources (run, rows) and (run, columns): (run, rows, columns)."""
+        of_row, of_column = (self.group.gather(1, which) for which in (row, column))
+        return torch.where(of_row[..., None] == of_column[:, None], self.ratio, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """All pairs of a part of every run: which are same-source, and what each kind weighs, without a list of them."""
 
@@ -95,6 +120,8 @@ class Evaluation:
     same: Tensor  # flat indices of the same-source pairs (run, same); padding repeats one of them
     weight_same: Tensor  # of each (run, same); 0 for padding
     weight_different: Tensor  # of each of the others (run,)
+    mates: Tensor  # flat indices of those that are mates (run, mates); padding repeats one of them
+    weight_mates: Tensor  # what they weigh beyond that (run, mates); 0 for padding
     watched: Tensor  # flat indices of the pairs on which axes are watched (run, pairs)
     watched_sign: Tensor  # −1 for a same-source pair, +1 for a different-source pair (run, pairs)
     watched_weight: Tensor  # (run, pairs); 0 for padding
@@ -107,24 +134,32 @@ class Evaluation:
         )
         m = y.shape[1]
         same, weight_same, weight_different, watched, sign, weight = [], [], [], [], [], []
+        mates, weight_mates = [], []
         for part, seed in zip(parts, seeds, strict=True):
             i, j, k, l = choose_pairs(part.trace, part.ref, n_watched, (seed, 1))
             n_different = len(part.trace.source) * len(part.ref.source) - len(i)
+            ratio = part.mate_ratio
+            of_mate = np.argwhere(part.is_mate) if ratio != 1.0 else np.empty((0, 2), dtype=np.intp)
             each = np.full(len(i), 0.5 / LN2 / max(1, len(i)))
             same.append(i * m + j)
             weight_same.append(each)
-            weight_different.append(0.5 / LN2 / max(1, n_different))
+            weight_different.append(0.5 / LN2 / max(1, n_different + (ratio - 1) * len(of_mate)))
+            mates.append(of_mate[:, 0] * m + of_mate[:, 1] if len(of_mate) else np.zeros(1, dtype=np.intp))
+            weight_mates.append(np.full(max(1, len(of_mate)), (ratio - 1) * weight_different[-1]))
             watched.append(np.r_[i * m + j, k * m + l])
             sign.append(np.r_[np.full(len(i), -1.0), np.ones(len(k))])
             weight.append(np.r_[each, np.full(len(k), 0.5 / LN2 / max(1, len(k)))])
         most = max(map(len, same))
         same = [np.pad(s, (0, most - len(s)), mode="edge") for s in same]
+        most = max(map(len, mates))
+        mates = [np.pad(s, (0, most - len(s)), mode="edge") for s in mates]
         return cls(
             x, y,
             _padded([np.ones(len(p.trace.source)) for p in parts], dtype),
             _padded([np.ones(len(p.ref.source)) for p in parts], dtype),
             torch.from_numpy(np.stack(same)), _padded(weight_same, dtype),
             torch.tensor(weight_different, dtype=dtype),
+            torch.from_numpy(np.stack(mates)), _padded(weight_mates, dtype),
             _padded([w.astype(np.float64) for w in watched], torch.float64).long(),
             _padded(sign, dtype), _padded(weight, dtype),
         )  # fmt: skip
@@ -135,7 +170,8 @@ class Evaluation:
         of_same = (self.weight_same * softplus(-flat.gather(1, self.same))).sum(1)
         cost = softplus(flat.scatter_(1, self.same, -torch.inf)).view_as(ln_lr)
         of_different = (self.there_x[:, None] @ cost @ self.there_y[..., None])[:, 0, 0]
-        return of_same + self.weight_different * of_different
+        of_mates = (self.weight_mates * cost.flatten(1).gather(1, self.mates)).sum(1)
+        return of_same + self.weight_different * of_different + of_mates
 
 
 def _first(side: Side) -> Floats:
@@ -168,6 +204,7 @@ class PairBatches:
     n: Tensor  # sources of every run (run, 1), float64
     sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (1, size, size + h)
     band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h); few of them differ
+    mates: MateWeights | None
 
     @classmethod
     def of(cls, parts: Sequence[Part], size: int, epochs: int, seeds: Sequence[int], dtype: torch.dtype) -> PairBatches:
@@ -195,7 +232,7 @@ class PairBatches:
             rows.append(positions)
             sign.append(_one_of(sign, torch.where(step == 0, -1.0, 1.0).to(dtype)[None]))
             band.append(_one_of(band, meets.to(dtype)))
-        return cls(x, y, has_ref, shuffle, rows, circle, sign, band)
+        return cls(x, y, has_ref, shuffle, rows, circle, sign, band, MateWeights.of(parts, dtype))
 
     def columns(self, batch: int) -> Tensor:
         """Positions of the refs of a batch (run, size + h): those from its first trace on, around the circle."""
@@ -210,6 +247,8 @@ class PairBatches:
         pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]
         same = pairs * (self.sign[batch] < 0)
         different = pairs - same
+        if self.mates is not None:
+            different = different * self.mates.between(row, column)
         n_same, n_different = (k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
         return x, y, (same / n_same + different / n_different) * (0.5 / LN2)
 
@@ -223,6 +262,7 @@ class SourceBatches:
     sources: Shuffle
     rows: list[Tensor]  # per batch: positions of its sources (run, size)
     there_rows: list[Tensor]  # per batch: which of them are there (run, size)
+    mates: MateWeights | None
 
     @classmethod
     def of(
@@ -243,5 +283,5 @@ class SourceBatches:
         shuffle = Shuffle.draw(n, epochs, seeds)
         return cls(
             torch.from_numpy(instances).to(dtype), torch.from_numpy(there).to(dtype), shuffle,
-            [positions for positions, _ in slots], [there_rows for _, there_rows in slots],
+            [positions for positions, _ in slots], [there_rows for _, there_rows in slots], MateWeights.of(parts, dtype),
         )  # fmt: skip

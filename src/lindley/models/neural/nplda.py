@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
@@ -53,7 +53,8 @@ from lindley.errors import LindleyError
 from lindley.models.between import AxisLaw, NormalBetween, Scatter, coupled
 from lindley.models.classical import fit_classical
 from lindley.models.fitting import Fitted, History, Task, require_device
-from lindley.models.two_level import TwoLevel
+from lindley.models.neural.batches import MateWeights
+from lindley.models.two_level import TwoLevel, map_tensors
 from lindley.table.splits import Part
 
 __all__ = ["Quadratic", "fit", "soft_detection_cost", "train"]
@@ -225,6 +226,7 @@ class _Items:
     y: Tensor  # (run, source, feature)
     has_trace: Tensor  # (run, source): 1, or 0
     has_ref: Tensor  # (run, source)
+    mates: MateWeights | None
 
     @classmethod
     def of(cls, parts: Sequence[Part], like: Tensor) -> _Items:
@@ -238,7 +240,8 @@ class _Items:
                 place = np.searchsorted(sources[run], side.source)
                 sides[number, run, place], has[number, run, place] = side.mean, 1.0
         x, y, has_trace, has_ref = (torch.from_numpy(a).to(like) for a in (*sides, *has))
-        return cls(x, y, has_trace, has_ref)
+        mates = MateWeights.of(parts, like.dtype)
+        return cls(x, y, has_trace, has_ref, mates and map_tensors(mates, lambda t: t.to(like.device)))
 
     def draw(self, generators: Sequence[np.random.Generator]) -> _Items:
         """The items of `MOST_SOURCES` sources of every run, drawn at random; all, where there are not more."""
@@ -253,14 +256,19 @@ class _Items:
             chosen[run, : len(some)], there[run, : len(some)] = some, 1.0
         index, used = (torch.from_numpy(a).to(self.x.device) for a in (chosen, there))
         x, y = (side.take_along_dim(index[..., None], 1) for side in (self.x, self.y))
-        return _Items(x, y, self.has_trace.gather(1, index) * used, self.has_ref.gather(1, index) * used)
+        mates = self.mates and replace(self.mates, group=self.mates.group.gather(1, index))
+        return _Items(x, y, self.has_trace.gather(1, index) * used, self.has_ref.gather(1, index) * used, mates)
 
     @cached_property
     def shares(self) -> tuple[Tensor, Tensor]:
-        """Of same-source and of different-source pairs, one over their number (run, source, source); zeros elsewhere."""
+        """Of same-source and of different-source pairs, one over their weight (run, source, source); zeros elsewhere."""
         pairs = self.has_trace[..., :, None] * self.has_ref[..., None, :]
         same = torch.diag_embed(pairs.diagonal(dim1=1, dim2=2))
-        of_same, of_different = (k / k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, pairs - same))
+        different = pairs - same
+        if self.mates is not None:
+            everyone = torch.arange(pairs.shape[1], device=pairs.device).expand(len(pairs), -1)
+            different = different * self.mates.between(everyone, everyone)
+        of_same, of_different = (k / k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
         return of_same, of_different
 
     def cost(self, model: TwoLevel) -> Tensor:

@@ -197,13 +197,18 @@ class Program:
 
         cost = softplus(model.ln_lr(instances.flatten(1, 2), self.store.flatten(1, 2)))  # (run, rows, stored)
         rows, columns = present.flatten(1), self.stored.flatten(1)
+        weight = columns[:, None]  # of every pair (run, rows, stored)
+        if b.mates is not None:
+            everyone = torch.arange(b.there.shape[1], device=self.device).expand(len(source), -1)
+            of_pair = b.mates.between(source, everyone)
+            weight = weight * of_pair.repeat_interleave(n_replicates, 1).repeat_interleave(n_replicates, 2)
         # A row's own source is stored too: its columns are taken out again.
         own = (source[..., None] * n_replicates + torch.arange(n_replicates, device=self.device)).repeat_interleave(
             n_replicates, 1
         )
-        own_there = columns.gather(1, own.flatten(1)).view(own.shape)
-        per_row = (cost * columns[:, None]).sum(-1) - (cost.gather(2, own) * own_there).sum(-1)
-        n_per_row = columns.sum(1, keepdim=True) - own_there.sum(-1)
+        own_weight = weight.expand_as(cost).gather(2, own)
+        per_row = (cost * weight).sum(-1) - (cost.gather(2, own) * own_weight).sum(-1)
+        n_per_row = weight.sum(-1) - own_weight.sum(-1)
         cost_different = (rows * per_row).sum(1) / (rows * n_per_row).sum(1).clamp_min(1)
         return (cost_same + cost_different) * (0.5 / LN2)
 

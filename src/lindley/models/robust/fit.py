@@ -32,8 +32,7 @@ from lindley.models.blocks import or_stop
 from lindley.models.fitting import Fitted, Progress, Sources, Task, silent
 from lindley.models.robust.eigenbasis import Shrinkage
 from lindley.models.robust.folds import (
-    PRIOR_PAIRS,
-    PRIOR_RELATED,
+    PRIOR,
     SCALARS,
     START,
     Folds,
@@ -151,14 +150,15 @@ class FittedRobust:
 
     model: Robust
     scalars: Tensor  # (run, scalar)
-    relatedness: Tensor  # (run, way)
+    relatedness: Tensor  # (run, 1 or 2, way)
     shrinkage: tuple[Shrinkage, ...]  # (run,)
 
     def again(self, parts: Sequence[Part], run: int = 0) -> Robust:
         """Models with the scalars of a run, basis and kernels being made of the given parts: a fold, or a bootstrap."""
         n = len(parts)
-        scalars, relatedness = self.scalars[run].expand(n, -1), self.relatedness[run].expand(n, -1)
-        return _made(list(map(_sources, parts)), scalars, relatedness, [self.shrinkage[run]] * n)
+        scalars, relatedness = self.scalars[run].expand(n, -1), self.relatedness[run].expand(n, -1, -1)
+        mates = self.model.mates[run].expand(n, -1, -1)
+        return _made(list(map(_sources, parts)), scalars, relatedness, mates, [self.shrinkage[run]] * n)
 
 
 def fit_robust(
@@ -183,7 +183,7 @@ def fit_robust(
     """
     if len(parts) != len(seeds):
         raise ValueError(f"{len(parts)} runs got {len(seeds)} seeds")
-    runs = list(map(_sources, parts))
+    runs, mates = list(map(_sources, parts)), [part.mate_share for part in parts]
     done, costs = [0] * len(runs), [0.0] * len(runs)
     stop = Event()
 
@@ -195,7 +195,7 @@ def fit_robust(
             at, mean = sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs))
             progress(f"step {at} of {ALL_STEPS}, held-out cost {mean:.4f}", at / ALL_STEPS)
 
-        found = _fit(runs[run], np.random.default_rng((seeds[run], 6)), centre, report)
+        found = _fit(runs[run], mates[run] or 0.0, np.random.default_rng((seeds[run], 6)), centre, report)
         done[run] = ALL_STEPS
         return found
 
@@ -203,12 +203,17 @@ def fit_robust(
     found = or_stop(one, len(runs), side_by_side, stop)
     scalars, relatedness = (torch.stack([getattr(f, name) for f in found]) for name in ("scalars", "relatedness"))
     shrinkage = tuple(f.shrinkage for f in found)
-    model = _made(runs, scalars, relatedness, shrinkage)
+    if all(share is None for share in mates):
+        relatedness = relatedness[:, :1]
+    shares = torch.tensor([share or 0.0 for share in mates], dtype=torch.float64)[:, None, None]
+    model = _made(runs, scalars, relatedness, shares, shrinkage)
     return FittedRobust(model, scalars, relatedness, shrinkage)
 
 
-def _made(runs: Sequence[Sources], scalars: Tensor, relatedness: Tensor, shrinkage: Sequence[Shrinkage]) -> Robust:
-    model = model_of(runs, scalars, relatedness[:, None], list(shrinkage))
+def _made(
+    runs: Sequence[Sources], scalars: Tensor, relatedness: Tensor, mates: Tensor, shrinkage: Sequence[Shrinkage]
+) -> Robust:
+    model = model_of(runs, scalars, relatedness, mates, list(shrinkage))
     return model.map(lambda t: t.detach().contiguous())
 
 
@@ -225,15 +230,17 @@ class _Found:
     """What was found for one run."""
 
     scalars: Tensor  # (scalar,)
-    relatedness: Tensor  # (way,)
+    relatedness: Tensor  # (2, way)
     shrinkage: Shrinkage
 
 
-def _fit(sources: Sources, rng: np.random.Generator, centre: Tensor, report: Callable[[float], None]) -> _Found:
+def _fit(
+    sources: Sources, mates: float, rng: np.random.Generator, centre: Tensor, report: Callable[[float], None]
+) -> _Found:
     """Scalars at the usual shrinkage, then one number of the shrinkage after the other, and the scalars once more."""
     many = sources.values.shape[1] > FEW_FEATURES
     usual = Shrinkage(components=many, axes=AXES[1] if many else None)
-    search = _Search(Folds(sources, rng, usual), usual, centre, 1 / (2 * math.log(2) * len(sources)), report)
+    search = _Search(Folds(sources, mates, rng, usual), usual, centre, 1 / (2 * math.log(2) * len(sources)), report)
     search.go_on(STEPS)
     if many:
         search.choose(AXES, lambda at, axes: replace(at, axes=round(axes)))
@@ -253,7 +260,7 @@ class _Search:
         """``centre`` is that of the prior of the scalars, ``strength`` how much a prior counts beside a Cllr."""
         self.folds, self.centre, self.strength, self.report = folds, centre, strength, report
         self.at, self.held_out = at, folds.held_out(at)
-        self.theta, self.relatedness = centre, PRIOR_RELATED / PRIOR_PAIRS
+        self.theta, self.relatedness = centre, PRIOR
         self.inverse: Tensor | None = None
 
     def go_on(self, steps: int) -> None:
@@ -298,5 +305,5 @@ def ln_prior_of(shrinkage: Shrinkage) -> float:
 
 def _cost(folds: HeldOut, relatedness: Tensor, centre: Tensor, strength: float, theta: Tensor) -> Tensor:
     """What the scalars minimise."""
-    ln_lr = ln_lr_held_out(ln_parts_held_out(folds, theta), relatedness)
+    ln_lr = ln_lr_held_out(ln_parts_held_out(folds, theta), relatedness, folds.mates)
     return folds.cllr(ln_lr).mean() - strength * ln_prior(theta, centre)

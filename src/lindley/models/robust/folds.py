@@ -10,8 +10,9 @@ fold's own instances say how good they are.
 Of the many different-source pairs most are hopelessly different and cost nothing. Of each fold, pairs are drawn with a
 probability that grows with their cost under the start values, and weighted with its inverse: sums over them are unbiased.
 
-Different sources of one group (windows of one vehicle) teach how alike related sources are. As groups are dealt as a whole, a
-fold holds more such pairs than the population does: each counts as often as it would among all sources of the run.
+*Mates*, different sources of one group (windows of one vehicle), are drawn apart from other pairs. As groups are dealt as a
+whole, a fold holds more of them than the population does: together they have the share of the cost that H2 is to have of them,
+and how alike they are is learnt of them alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.fitting import Sources
-from lindley.models.robust.eigenbasis import Shrinkage, Stabiliser, fit_eigenbasis, fit_stabiliser
+from lindley.models.robust.eigenbasis import Shrinkage, Stabiliser, fit_eigenbasis, fit_stabiliser, related_variance
 from lindley.models.robust.model import Robust
 from lindley.models.robust.population import Population, ln_population
 from lindley.models.robust.tails import Tails, ln_sum
@@ -38,8 +39,7 @@ from lindley.models.two_level import take_runs
 
 __all__ = [
     "FOLDS",
-    "PRIOR_PAIRS",
-    "PRIOR_RELATED",
+    "PRIOR",
     "SCALARS",
     "START",
     "Folds",
@@ -95,7 +95,11 @@ SD = torch.tensor([s.sd for s in SCALARS], dtype=torch.float64)
 PRIOR_PAIRS = 100.0
 """Different-source pairs that the prior of relatedness counts as."""
 PRIOR_RELATED = torch.tensor([0.3, 0.1, 0.1, 0.1, 0.1], dtype=torch.float64)
-"""How many of them are related, in each of the `MATES` ways: what is not known of a few sources keeps LRs low."""
+"""How many of them are related, in each of the `WAYS`: what is not known of a few sources keeps LRs low."""
+PRIOR_MATES, PRIOR_RELATED_MATES = 2.0, torch.full((5,), 0.3, dtype=torch.float64)
+"""The same of pairs of one group, of which less is known: they may be alike, or have nothing in common."""
+PRIOR = torch.stack([PRIOR_RELATED / PRIOR_PAIRS, PRIOR_RELATED_MATES / PRIOR_MATES])
+"""How often sources of two groups, and sources of one, are related, as far as that is known before (2, way)."""
 
 
 def ln_prior(theta: Tensor, centre: Tensor = START) -> Tensor:
@@ -111,15 +115,17 @@ def values_of(theta: Tensor) -> dict[str, Tensor]:
 def assemble(
     theta: Tensor,
     relatedness: Tensor,
+    mates: Tensor,
     stabiliser: Stabiliser,
     centre: Tensor,
     projection: Tensor,
     directions: Tensor,
     var_between: Tensor,
+    var_related: Tensor,
     centres: Tensor,
     ln_weights: Tensor,
 ) -> Robust:
-    """A model from scalars, a basis and kernels; ``relatedness`` is (way,), or (run, 1, way)."""
+    """A model from scalars, a basis and kernels; ``relatedness`` is (run, 1 or 2, way)."""
     value = values_of(theta)
     return Robust(
         stabiliser=stabiliser,
@@ -134,7 +140,9 @@ def assemble(
             **{name: value[name] for name in ("width", "background")},
         ),
         tails=Tails(**{f.name: value[f.name] for f in fields(Tails)}),
-        relatedness=relatedness.expand(len(theta), 1, -1),
+        var_related=var_related,
+        relatedness=relatedness,
+        mates=mates,
     )
 
 
@@ -162,8 +170,10 @@ class HeldOut:
     trace: Tensor  # (fold, pair) number of an instance
     ref: Tensor  # (fold, pair)
     same: Tensor  # (fold, pair)
+    mate: Tensor  # (fold, pair) whether of different sources of one group
     weight: Tensor  # (fold, pair); ½/ln 2 for each hypothesis in every fold, 0 for padding
-    n_different: Tensor  # pairs of different sources that those of a fold stand for (fold,)
+    count: Tensor  # (fold, pair) how many pairs of different sources it stands for; 0 for others
+    mates: float  # m, the share of mates that the weights of different-source pairs have
 
     def spread(self) -> float:
         """Median over same-source pairs of their squared difference, in the mean over axes: how large w is in this basis."""
@@ -190,8 +200,10 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
-def model_of(parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, shrinkages: Sequence[Shrinkage]) -> Robust:
-    """Basis and kernels of every set of sources, with its scalars (set, scalar), relatedness and shrinkage."""
+def model_of(
+    parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, mates: Tensor, shrinkages: Sequence[Shrinkage]
+) -> Robust:
+    """Basis and kernels of every set of sources, with its scalars (set, scalar), relatedness, mates and shrinkage."""
     stabilisers = [fit_stabiliser(sources) for sources in parts]
     even = [s(torch.from_numpy(sources.values)[None])[0].numpy() for s, sources in zip(stabilisers, parts, strict=True)]
     parts = [replace(sources, values=values) for sources, values in zip(parts, even, strict=True)]
@@ -199,6 +211,7 @@ def model_of(parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, shrin
     kernels = [
         basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
     ]
+    related = [related_variance(basis, sources) for basis, sources in zip(bases, parts, strict=True)]
     # Runs may differ in their numbers of axes: one that has fewer is filled up with axes on which nothing differs.
     most, n_axes = max(map(len, kernels)), max(len(basis.var_between) for basis in bases)
     centres = np.zeros((len(parts), most, n_axes))
@@ -209,6 +222,7 @@ def model_of(parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, shrin
     return assemble(
         theta,
         relatedness,
+        mates,
         stabiliser=Stabiliser(
             *(torch.cat([getattr(s, field.name) for s in stabilisers]) for field in fields(Stabiliser))
         ),
@@ -216,6 +230,7 @@ def model_of(parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, shrin
         projection=torch.from_numpy(np.stack([_widened(b.axes, n_axes) for b in bases])),
         directions=torch.from_numpy(np.stack([_widened(b.directions, n_axes) for b in bases])),
         var_between=torch.from_numpy(np.stack([_widened(b.var_between, n_axes) for b in bases])[:, None]),
+        var_related=torch.from_numpy(np.stack([_widened(v, n_axes) for v in related])[:, None]),
         centres=torch.from_numpy(centres),
         ln_weights=torch.from_numpy(ln_weights),
     )
@@ -229,8 +244,11 @@ def _widened(values: Floats, n_axes: int) -> Floats:
 class Folds:
     """The sources of one run, dealt into folds, with the pairs of each: the same ones for every shrinkage."""
 
-    def __init__(self, sources: Sources, rng: np.random.Generator, first: Shrinkage) -> None:
-        """Draw the pairs, by how the usual scalars judge them with a basis of the ``first`` shrinkage."""
+    def __init__(self, sources: Sources, mates: float, rng: np.random.Generator, first: Shrinkage) -> None:
+        """Draw the pairs, by how the usual scalars judge them with a basis of the ``first`` shrinkage.
+
+        ``mates``: how often two different sources are of one group.
+        """
         self.own, self.others = [], []
         fold = deal(sources, rng)
         for k in range(int(fold.max()) + 1):
@@ -244,23 +262,36 @@ class Folds:
                 f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
                 "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
             )
+        self.mates = mates
         model = self._model(first)
-        self.drawn = [_draw(take_runs(model, [i]), inside, len(sources), rng) for i, inside in enumerate(self.own)]
+        self.drawn = [_draw(take_runs(model, [i]), inside, rng) for i, inside in enumerate(self.own)]
 
     def _model(self, shrinkage: Shrinkage) -> Robust:
         n = len(self.own)
-        return model_of(self.others, START.expand(n, -1), PRIOR_RELATED / PRIOR_PAIRS, [shrinkage] * n)
+        relatedness, mates = PRIOR.expand(n, -1, -1), torch.full((n, 1, 1), self.mates, dtype=torch.float64)
+        return model_of(self.others, START.expand(n, -1), relatedness, mates, [shrinkage] * n)
 
     def held_out(self, shrinkage: Shrinkage) -> HeldOut:
         """The pairs as bases of this shrinkage see them."""
-        return _stack(self._model(shrinkage), self.own, self.drawn)
+        return _stack(self._model(shrinkage), self.mates, self.own, self.drawn)
 
 
-def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Generator) -> tuple[Index, Floats]:
-    """Pairs (pair, 3) of trace, ref and whether same-source, and the pairs' weights.
+SAME, MATE, APART = 0, 1, 2
+"""What a pair is: of one source, of two sources of one group, or of two groups."""
 
-    ``n_sources`` is the number of all sources of the run.
-    """
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Pairs of a fold."""
+
+    trace: Index  # (pair,) number of an instance
+    ref: Index  # (pair,)
+    kind: Index  # (pair,) one of `SAME`, `MATE`, `APART`
+    share: Floats  # (pair,) of all pairs of its kind in the fold; an estimate without bias
+    n_pairs: tuple[int, int, int]  # pairs of sources of each kind
+
+
+def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> _Drawn:
     twice = sources.count > 1
     first, second = sources.first, np.where(twice, sources.first + 1, -1)
     same = [np.stack([first[twice], second[twice]], 1)]
@@ -270,7 +301,7 @@ def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Genera
         same.append(np.stack([more + k, more + other], 1))
     same_pairs = np.concatenate(same)
     per_source = np.minimum(np.where(sources.count == 2, 1, sources.count), SAME_PER_SOURCE)
-    same_weight = 1 / per_source[sources.item[same_pairs[:, 0]]] / twice.sum()
+    pairs, shares = [same_pairs], [1 / per_source[sources.item[same_pairs[:, 0]]] / twice.sum()]
 
     # Two instances of a source, at most, meet those of other sources.
     used = np.concatenate([first, second[twice]])
@@ -279,19 +310,22 @@ def _draw(model: Robust, sources: Sources, n_sources: int, rng: np.random.Genera
         ln_lr = model.ln_lr(values, values)[0].numpy()
     owner = sources.item[used]
     i, j = np.nonzero(owner[:, None] < owner)
-    cost = np.sqrt(np.logaddexp(0.0, ln_lr[i, j]))
-    chance = _chances(cost, DIFFERENT_PER_FOLD)
-    kept = rng.random(len(chance)) < chance
-    different_pairs = np.stack([used[i[kept]], used[j[kept]]], 1)
-    group = sources.group[owner]
-    mates = group[i] == group[j]
-    rarer = (len(sources) - 1) / (n_sources - 1)
-    share = np.where(mates, rarer, (1 - rarer * mates.mean()) / max(1 - mates.mean(), 1e-300))
-    different_weight = (share / share.sum())[kept] / chance[kept]
-
-    kind = np.repeat([1, 0], [len(same_pairs), len(different_pairs)])
-    pairs = np.column_stack([np.concatenate([same_pairs, different_pairs]), kind])
-    return pairs, np.concatenate([same_weight, different_weight]) * 0.5 / math.log(2)
+    cost, group = np.sqrt(np.logaddexp(0.0, ln_lr[i, j])), sources.group[owner]
+    is_mate = group[i] == group[j]
+    for which in (np.flatnonzero(is_mate), np.flatnonzero(~is_mate)):
+        chance = _chances(cost[which], DIFFERENT_PER_FOLD)
+        kept = which[drawn := rng.random(len(chance)) < chance]
+        pairs.append(np.stack([used[i[kept]], used[j[kept]]], 1))
+        shares.append(1 / chance[drawn] / max(1, len(which)))
+    n_mates = sum(math.comb(int(size), 2) for size in np.bincount(sources.group))
+    trace, ref = np.concatenate(pairs).T
+    return _Drawn(
+        trace,
+        ref,
+        np.repeat([SAME, MATE, APART], [len(each) for each in pairs]),
+        np.concatenate(shares),
+        (int(twice.sum()), n_mates, math.comb(len(sources), 2) - n_mates),
+    )
 
 
 def _chances(importance: Floats, expected: float) -> Floats:
@@ -308,20 +342,26 @@ def _chances(importance: Floats, expected: float) -> Floats:
     return chance
 
 
-def _stack(model: Robust, own: Sequence[Sources], drawn: Sequence[tuple[Index, Floats]]) -> HeldOut:
-    n_instances = max(len(sources.values) for sources in own)
-    n_pairs = max(len(p) for p, _ in drawn)
-    instances = torch.zeros((len(drawn), n_instances, model.projection.shape[-1]), dtype=torch.float64)
-    pairs = torch.zeros((len(drawn), n_pairs, 3), dtype=torch.int64)
-    weight = torch.zeros((len(drawn), n_pairs), dtype=torch.float64)
-    for i, (sources, (p, w)) in enumerate(zip(own, drawn, strict=True)):
+def _stack(model: Robust, mates: float, own: Sequence[Sources], drawn: Sequence[_Drawn]) -> HeldOut:
+    n_folds, n_instances = len(drawn), max(len(sources.values) for sources in own)
+    n_pairs = max(len(each.trace) for each in drawn)
+    instances = torch.zeros((n_folds, n_instances, model.projection.shape[-1]), dtype=torch.float64)
+    trace, ref, kind = (np.zeros((n_folds, n_pairs), dtype=np.intp) for _ in range(3))
+    weight, count = np.zeros((n_folds, n_pairs)), np.zeros((n_folds, n_pairs))
+    # Cllr is a mean over folds. Every pair of mates has the same weight in it, whichever fold it is in.
+    all_mates = sum(each.n_pairs[MATE] for each in drawn)
+    for i, (sources, each) in enumerate(zip(own, drawn, strict=True)):
         values = torch.from_numpy(sources.values)[None]
         with torch.inference_mode():
             instances[i, : values.shape[1]] = take_runs(model, [i]).project(values)[0]
-        pairs[i, : len(p)] = torch.from_numpy(p)
-        weight[i, : len(p)] = torch.from_numpy(w)
-    n_different = torch.tensor([math.comb(len(sources), 2) for sources in own], dtype=torch.float64)
-    return HeldOut(model, instances, pairs[..., 0], pairs[..., 1], pairs[..., 2].bool(), weight, n_different)
+        n = len(each.trace)
+        trace[i, :n], ref[i, :n], kind[i, :n] = each.trace, each.ref, each.kind
+        of_mates = mates * n_folds * each.n_pairs[MATE] / max(1, all_mates)
+        total = np.array([1.0, of_mates, 1 - mates * (all_mates > 0)])
+        weight[i, :n] = each.share * total[each.kind] * 0.5 / math.log(2)
+        count[i, :n] = each.share * np.array([0, *each.n_pairs[1:]])[each.kind]
+    x, y, same, mate, w, n_for = (torch.from_numpy(a) for a in (trace, ref, kind == SAME, kind == MATE, weight, count))
+    return HeldOut(model, instances, x, y, same, mate, w, n_for, mates)
 
 
 def _even(n: int, most: int) -> Index:
@@ -336,9 +376,9 @@ def ln_parts_held_out(folds: HeldOut, theta: Tensor) -> tuple[Tensor, list[Tenso
     Densities on the axes; gradients reach the scalars alone.
     """
     base, kernels = folds.model, folds.model.population
-    basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var
+    basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var, base.var_related
     each = theta.expand(len(folds.trace), -1)
-    model = assemble(each, base.relatedness, *basis, kernels.centres, kernels.ln_weights)
+    model = assemble(each, base.relatedness, base.mates, *basis, kernels.centres, kernels.ln_weights)
     density = partial(ln_population, model.population)
     items = model.items(folds.instances, density)
     x, y = (items.map(lambda t, which=which: _gather(t, which)) for which in (folds.trace, folds.ref))  # type: ignore[misc]
@@ -351,31 +391,36 @@ def _gather(values: Tensor, which: Tensor) -> Tensor:
     return values.take_along_dim(which[..., None] if values.dim() == 3 else which, 1)
 
 
-def ln_lr_held_out(parts: tuple[Tensor, list[Tensor], Tensor], relatedness: Tensor) -> Tensor:
-    """ln LR (fold, pair) from `ln_parts_held_out` and how often sources are related (way,)."""
+def ln_lr_held_out(parts: tuple[Tensor, list[Tensor], Tensor], relatedness: Tensor, mates: float) -> Tensor:
+    """ln LR (fold, pair) from `ln_parts_held_out`, how often sources are related (2, way), and how often they are mates."""
     ln_h1, ln_mates, ln_apart = parts
-    ways = [rho.log() + mates for rho, mates in zip(relatedness, ln_mates, strict=True)]
-    return ln_h1 - ln_sum([torch.log1p(-relatedness.sum()) + ln_apart, *ways])
+    related = (1 - mates) * relatedness[0] + mates * relatedness[-1]
+    ways = [rho.log() + ln_way for rho, ln_way in zip(related, ln_mates, strict=True)]
+    return ln_h1 - ln_sum([torch.log1p(-related.sum()) + ln_apart, *ways])
 
 
 def learn_relatedness(folds: HeldOut, parts: tuple[Tensor, list[Tensor], Tensor]) -> Tensor:
-    """How often two different sources are related in each of the ways (way,): its posterior mean, by EM.
+    """How often two sources of two groups, and two of one, are related in each of the ways (2, way).
 
     Pairs of different sources are a mixture of unrelated and related ones. With r the probability that a pair is related in a
-    way, a Dirichlet prior that counts as `PRIOR_PAIRS` pairs, and P pairs of held-out sources in all,
+    way, a Dirichlet prior that counts as so many pairs, and P pairs of held-out sources in all, EM finds the posterior mean
 
-        ρ_c = (prior count + Σ_pairs r_c) / (PRIOR_PAIRS + P).
+        ρ_c = (prior count + Σ_pairs r_c) / (prior pairs + P).
 
     p(x, y | H2) is linear in ρ: its mean is what an LR needs that knows of this uncertainty.
     """
-    _, ln_mates, ln_apart = parts
-    count = torch.where(folds.same, 0.0, folds.weight) * (2 * math.log(2)) * folds.n_different[:, None]
-    ratio = torch.stack([(mates - ln_apart).clamp_max(600.0).exp() for mates in ln_mates], -1)[count > 0]  # (pair, way)
-    count = count[count > 0]
-    total = PRIOR_PAIRS + count.sum()
-    rho = PRIOR_RELATED / PRIOR_PAIRS
-    for _ in range(EM_STEPS):
+    _, ln_ways, ln_apart = parts
+    ratio = torch.stack([(ln_way - ln_apart).clamp_max(600.0).exp() for ln_way in ln_ways], -1)  # (fold, pair, way)
+    others = _shares(ratio, folds.count * ~folds.mate, PRIOR_RELATED, PRIOR_PAIRS)
+    return torch.stack([others, _shares(ratio, folds.count * folds.mate, PRIOR_RELATED_MATES, PRIOR_MATES)])
+
+
+def _shares(ratio: Tensor, count: Tensor, prior: Tensor, prior_pairs: float) -> Tensor:
+    """EM over the pairs that count."""
+    ratio, count = ratio[count > 0], count[count > 0]
+    rho, total = prior / prior_pairs, prior_pairs + count.sum()
+    for _ in range(EM_STEPS if len(count) else 0):
         joint = rho * ratio
         share = joint / ((1 - rho.sum()) + joint.sum(-1, keepdim=True))
-        rho = (PRIOR_RELATED + (count[:, None] * share).sum(0)) / total
+        rho = (prior + (count[:, None] * share).sum(0)) / total
     return rho

@@ -29,6 +29,15 @@ these ways is,
 The first way bounds the LR: LR ≤ 1/ρ_alike, however rare the features and however poor the model far from all sources. ρ is
 learnt from pairs of different sources (`folds`); as H2 is linear in it, its posterior mean is all that is needed.
 
+**Groups** are a third level, between the population and the source: windows of one vehicle, fragments of one pane. Sources of
+one group are *mates*. Pairs that are known to be mates teach a ρ of their own, and so how much sources of one group differ:
+with the variance j λ̃, for each j as often as they say. λ̃ is λ, moved towards what mates differ by on each axis
+(`eigenbasis.related_variance`). With m how often H2 means a mate,
+
+    ρ = (1 − m) ρ_others + m ρ_mates,
+
+so that m = 0 and m = 1 answer the two propositions apart: another source of another group, another one of the same group.
+
 **What is off.** A single instance is contaminated or has a spike with the chances of `tails`. Of several, some may be off
 together: of two or more instances, in the order in which they lie along the direction that they scatter most in, the first r or
 the last. How probable that is, is judged by each item alone, with f at the mean of the other instances; and with these others,
@@ -46,7 +55,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -71,7 +80,7 @@ from lindley.models.robust.tails import (
 )
 from lindley.models.two_level import map_tensors, take_runs
 
-__all__ = ["MATES", "Items", "Robust"]
+__all__ = ["WAYS", "Items", "Robust"]
 
 BLOCK = 1 << 18
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
@@ -81,8 +90,8 @@ SHARED_BY_ANOTHER = 0.1
 """Probability that what an instance is off by, another one of the item is off by as well."""
 BATCH_SCALES = (0.002, 0.02, 0.2)
 """j: variance of the difference between two sources of one batch, in units of the variance between sources."""
-MATES = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
-"""The ways in which two different sources may be related: the weights of `Robust.relatedness`."""
+WAYS = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
+"""The ways in which two different sources may be related, each with its weight in `Robust.relatedness`."""
 Density = Callable[[Tensor, Tensor], Tensor]
 """ln f at points (run, points, axis) that are seen with an error of a variance (run, 1, axis): (run, points)."""
 LEAST_WEIGHT = math.log(1e-9)
@@ -127,7 +136,20 @@ class Robust:
     directions: Tensor  # u_f, of the features (run, feature, axis)
     population: Population
     tails: Tails
-    relatedness: Tensor  # ρ_c, how often two different sources are related in each of the `MATES` ways (run, 1, way)
+    relatedness: (
+        Tensor  # ρ_c, how often sources are related in each of the `WAYS`, of two groups and of one (run, 1 or 2, way)
+    )
+    # Files of layout 3 have neither: they know no groups.
+    var_related: Tensor = field(default=None, metadata={"since": 4})  # type: ignore[assignment]
+    """λ̃: how related sources differ on the axes, for j = 1 (run, 1, axis); λ unless given."""
+    mates: Tensor = field(default=None, metadata={"since": 4})  # type: ignore[assignment]
+    """m, how often two different sources are of one group (run, 1, 1); 0 unless given."""
+
+    def __post_init__(self) -> None:
+        if self.var_related is None:
+            object.__setattr__(self, "var_related", self.population.var)
+        if self.mates is None:
+            object.__setattr__(self, "mates", torch.zeros_like(self.var_within[..., :1]))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Robust:
         """The same model with every tensor sent through ``function``: another precision, device or choice of runs."""
@@ -147,9 +169,24 @@ class Robust:
         return self.var_within
 
     @property
+    def knows_mates(self) -> bool:
+        """Whether it was fitted on a table with groups, and tells sources of one group from those of two."""
+        return self.relatedness.shape[1] == 2
+
+    def under(self, mates: float) -> Robust:
+        """The same model where the other source of H2 is of the same group with this probability."""
+        return replace(self, mates=torch.full_like(self.mates, mates))
+
+    @property
+    def how_related(self) -> Tensor:
+        """ρ_c of any two different sources (run, way)."""
+        share = self.mates[:, 0]
+        return (1 - share) * self.relatedness[:, 0] + share * self.relatedness[:, -1]
+
+    @property
     def ln_ceiling(self) -> Tensor:
         """ln of the largest LR that the model can give, (run,): two different sources may be as alike as one is to itself."""
-        return -self.relatedness[:, 0, 0].log()
+        return -self.how_related[:, 0].log()
 
     def between_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of the source means on the axes, (run, 1, axis) each."""
@@ -251,7 +288,7 @@ class Robust:
 
     def _of_first_axes(self, k: int) -> Robust:
         """The model of the first k axes."""
-        own = {name: getattr(self, name)[..., :k] for name in ("projection", "var_within", "directions")}
+        own = {name: getattr(self, name)[..., :k] for name in ("projection", "var_within", "directions", "var_related")}
         centres, var = self.population.centres[..., :k], self.population.var[..., :k]
         return replace(self, **own, population=replace(self.population, centres=centres, var=var))
 
@@ -382,12 +419,13 @@ class Robust:
         """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
         ln_h1, ln_mates = self.ln_related(x, y, at_means)
         shape = (-1, *(1,) * (ln_h1.dim() - 1))
-        ln_ways = [rho.reshape(shape).log() for rho in self.relatedness.unbind(-1)]
-        ln_apart = torch.log1p(-self.relatedness.sum(-1)).reshape(shape) + x.ln_p + y.ln_p
+        related = self.how_related
+        ln_ways = [rho.reshape(shape).log() for rho in related.unbind(-1)]
+        ln_apart = torch.log1p(-related.sum(-1)).reshape(shape) + x.ln_p + y.ln_p
         return ln_h1, ln_sum([ln_apart, *(a + b for a, b in zip(ln_ways, ln_mates, strict=True))])
 
     def ln_related(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `MATES` ways."""
+        """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `WAYS`."""
         tails, w, m, n = self.tails, self.var_within, x.number, y.number
         together, contrasts = 1 / m + 1 / n, m + n - 1
         apart = [x.mean[..., axis] - y.mean[..., axis] for axis in range(w.shape[-1])]
@@ -429,7 +467,7 @@ class Robust:
 
         Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
         """
-        nu, w, var = self.tails.nu, self.var_within, self.population.var
+        nu, w, var = self.tails.nu, self.var_within, self.var_related
         if x.ln_tau is None and y.ln_tau is None:
             scales = torch.cat([w * (1 / x.number + 1 / y.number) + j * var for j in BATCH_SCALES], 1)
             return ln_student(zip(apart2), [scales], nu, 1, scales.log().sum(-1))
