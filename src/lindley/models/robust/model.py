@@ -56,7 +56,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -140,15 +140,15 @@ class Robust:
         Tensor  # ρ_c, how often sources are related in each of the `WAYS`, of two groups and of one (run, 1 or 2, way)
     )
     # Files of layout 3 have neither: they know no groups.
-    var_related: Tensor = field(default=None, metadata={"since": 4})  # type: ignore[assignment]
+    var_related: Tensor = field(default=cast(Tensor, None), metadata={"since": 4})
     """λ̃: how related sources differ on the axes, for j = 1 (run, 1, axis); λ unless given."""
-    mates: Tensor = field(default=None, metadata={"since": 4})  # type: ignore[assignment]
+    mates: Tensor = field(default=cast(Tensor, None), metadata={"since": 4})
     """m, how often two different sources are of one group (run, 1, 1); 0 unless given."""
 
     def __post_init__(self) -> None:
-        if self.var_related is None:
+        if cast(object, self.var_related) is None:
             object.__setattr__(self, "var_related", self.population.var)
-        if self.mates is None:
+        if cast(object, self.mates) is None:
             object.__setattr__(self, "mates", torch.zeros_like(self.var_within[..., :1]))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Robust:
