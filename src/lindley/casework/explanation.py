@@ -15,7 +15,7 @@ tells sources apart, ½ log10(1 + between/within variance). Where the model fact
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from lindley.models.two_level import PairModel, item_scatter, score
 from lindley.system.system import System
 from lindley.table.splits import Side
 
-__all__ = ["AxisShare", "ByGroup", "Explanation", "FeatureShare", "Interval", "explain"]
+__all__ = ["AxisShare", "ByGroup", "Explanation", "FeatureShare", "Interval", "Relatedness", "explain"]
 
 LEVEL = 0.9
 PATH_NODES = 48
@@ -78,6 +78,16 @@ class ByGroup:
 
 
 @dataclass(frozen=True)
+class Relatedness:
+    """What it does to the LR that two different sources may be related, as two windows of one production batch are."""
+
+    log10_typicality: float  # of the trace, if it comes from a source that has nothing to do with that of the ref
+    log10_raised: float  # by so much related sources raise it: the reported typicality is the sum
+    share: float  # of the typicality that comes from related sources, 0 to 1
+    log10_ceiling: float  # the largest LR that this system can give to any two items
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All that can be said about one trace and one ref."""
 
@@ -93,7 +103,9 @@ class Explanation:
     n_trace: int
     n_ref: int
     calibrated: bool
+    as_near: int  # training sources with which the trace agrees at least as well as with the ref
     by_group: ByGroup | None = None  # where the model tells sources of one group from others, and nothing is calibrated
+    relatedness: Relatedness | None = None  # where the model knows of related sources
 
 
 def explain(system: System, trace: Side, ref: Side) -> Explanation:
@@ -119,8 +131,33 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
         n_trace=int(trace.count[0]),
         n_ref=int(ref.count[0]),
         calibrated=bool(system.calibration.steps),
+        as_near=_as_near(system, pair, similarity),
+        relatedness=_relatedness(pair, typicality),
         by_group=_by_group(system, trace, ref),
     )
+
+
+def _as_near(system: System, pair: _Pair, similarity: float) -> int:
+    """Training sources in whose place of the ref the trace would be as probable under H1, or more."""
+    known = torch.from_numpy(_known(system))[None]
+    scatter = pair.scatter(1)
+    if scatter is not None:
+        scatter = replace(scatter, ref=scatter.ref.new_zeros((1, known.shape[1], scatter.ref.shape[-1])))
+    with torch.inference_mode():
+        parts, _ = pair.model.ln_parts(pair.x[None, None], known, pair.n_trace, pair.n_ref, scatter)
+    return int((parts.numpy() / LN10 >= similarity).sum())
+
+
+def _relatedness(pair: _Pair, typicality: float) -> Relatedness | None:
+    model = pair.model
+    if not isinstance(model, Robust):
+        return None
+    with torch.inference_mode():
+        alone = float(replace(pair, model=model.unrelated()).ln_parts()[1].reshape(())) / LN10
+        apart = float(1 - model.how_related.sum())
+    raised = typicality - alone
+    share = float(np.clip(1 - apart * 10.0**-raised, 0.0, 1.0))
+    return Relatedness(alone, raised, share, float(model.ln_ceiling) / LN10)
 
 
 def _by_group(system: System, trace: Side, ref: Side) -> ByGroup | None:

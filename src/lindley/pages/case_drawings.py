@@ -13,7 +13,7 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 from lindley.casework.explanation import FeatureShare
-from lindley.pages.case_figures import RING_95, Limits, ScaleFigure, ScatterFigure, Strip
+from lindley.pages.case_figures import Limits, ScaleFigure, ScatterFigure, Strip
 from lindley.pages.numerals import fixed, nice_ticks, number, plain, power, shorten, signed, tick_label
 from lindley.pages.palette import DIFFERENT, GRID, INK, MUTED, TEST, VALIDATE
 
@@ -62,7 +62,7 @@ def draw_scatter(figure: ScatterFigure, words: Words, near: tuple[Limits, Limits
     inside = ((x, y) for x, y in figure.sources if x in across and y in up)
     dots = "".join(f"M{across(x):.1f} {up(y):.1f}h0" for x, y in inside)
     parts.append(f'<path d="{dots}" stroke="{PALE}" stroke-width="3.4" stroke-linecap="round" fill="none"/>')
-    rx, ry = (max(RING_95 * abs(line.scale), 2) for line in (across, up))
+    rx, ry = (max(figure.ring * abs(line.scale), 2) for line in (across, up))
     cx, cy = across(figure.ref_mean[0]), up(figure.ref_mean[1])
     parts.append(
         f'<ellipse cx="{cx:.1f}" cy="{cy:.1f}" rx="{rx:.1f}" ry="{ry:.1f}" fill="none" stroke="{INK}" '

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lindley.casework.case import Case
     from lindley.casework.explanation import FeatureShare
 
-__all__ = ["RING_95", "Limits", "ScaleFigure", "ScatterFigure", "Strip", "scale_figure", "scatter_figure", "strips"]
+__all__ = ["Limits", "ScaleFigure", "ScatterFigure", "Strip", "scale_figure", "scatter_figure", "strips"]
 
 Limits = tuple[float, float]
 GRID = 160
@@ -57,9 +57,14 @@ class ScatterFigure:
         return np.asarray(self.ref.mean(axis=0))
 
     @property
+    def ring(self) -> float:
+        """Radius within which 95 % of further measurements lie around the mean of N: that mean is uncertain too."""
+        return RING_95 * math.sqrt(1 + 1 / len(self.ref))
+
+    @property
     def near(self) -> tuple[Limits, Limits] | None:
         """A square around trace and ref, where it shows much more than the whole does."""
-        both = np.concatenate([self.trace, self.ref, [self.ref_mean + RING_95, self.ref_mean - RING_95]])
+        both = np.concatenate([self.trace, self.ref, [self.ref_mean + self.ring, self.ref_mean - self.ring]])
         low, high = both.min(axis=0), both.max(axis=0)
         middle, half = (low + high) / 2, 0.6 * float((high - low).max())
         if 2 * half > NEAR_SHARE * float(np.ptp(self.sources, axis=0).min()):

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from lindley.casework.applicability import CHECKS
 from lindley.casework.case import Case
 from lindley.pages import case_drawings as drawings, case_figures as figures
-from lindley.pages.case_words import WORDS, calibration_steps, conclusion, verbal_range
+from lindley.pages.case_words import WORDS, calibration_steps, conclusion, decided, verbal_range
 from lindley.pages.numerals import UNKNOWN, aligned, capital, fixed, measured, number, percent, ratio_text, with_units
 from lindley.pages.page import asset, render_page
 from lindley.system.names import ModelName
@@ -55,6 +55,7 @@ def render_case(case: Case) -> str:
         scale_figure=scale,
         scale={name: drawings.draw_scale(scale, words, width) for name, width in WIDTHS.items()},
         verbal_range=verbal_range(case),
+        decided=decided(case),
         calibration=calibration_steps(case.system),
         transform=transform,
         system_facts=_system_facts(case, transform),
@@ -138,7 +139,7 @@ def _system_facts(case: Case, transform: str) -> list[tuple[str, str]]:
         (words["transform"], transform),
         (words["trained_on"], f"{trained}, SHA-256 {data.get('sha256', UNKNOWN)}"),
         (words["created"], f"{about.get('created', UNKNOWN)}; {made_with}"),
-        (words["validation"], f"{validation.get('how', UNKNOWN)}. {words['validation_how']}"),
+        (words["validation"], str(validation.get("how", UNKNOWN))),
         (words["pairs"], words["pairs_text"].format(**_pairs(case))),
         (words["cllr"], words["cllr_text"].format(cllr=cllr, min=least, cal=rest)),
         (words["eer"], eer),

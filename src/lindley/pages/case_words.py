@@ -26,6 +26,7 @@ __all__ = [
     "batch_rows",
     "calibration_steps",
     "conclusion",
+    "decided",
     "describe_batch",
     "describe_case",
     "describe_training",
@@ -67,6 +68,19 @@ def conclusion(case: Case) -> list[str]:
         other, same = (ratio_text(v, case.language) for v in (said.by_group.other_group, said.by_group.same_group))
         share = percent(said.by_group.share)
         sentences.append(WORDS[case.language]["by_group"].format(share=share, other=other, same=same))
+    return sentences
+
+
+def decided(case: Case) -> list[str]:
+    """How many known sources agree as well, and which part of the LR counts most: sentences that are true of the model."""
+    said, words = case.explanation, WORDS[case.language]
+    form = "near_none" if said.as_near == 0 else "near_one" if said.as_near == 1 else "near_some"
+    sentences = [words[form].format(k=said.as_near, n=len(case.system.population.means))]
+    related = said.relatedness
+    if related is not None:
+        which = "difference" if said.log10_lr_model < 0 else "relatedness" if related.share >= 0.5 else "typicality"
+        rounded = lr_text(related.log10_ceiling, case.language)
+        sentences.append(words[f"decided_{which}"].format(pairs=rounded, ceiling=rounded))
     return sentences
 
 

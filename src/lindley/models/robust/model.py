@@ -177,6 +177,10 @@ class Robust:
         """The same model where the other source of H2 is of the same group with this probability."""
         return replace(self, mates=torch.full_like(self.mates, mates))
 
+    def unrelated(self) -> Robust:
+        """The same model for sources that have nothing in common: H2 is p(trace) p(ref) then, and no LR has a ceiling."""
+        return replace(self, relatedness=torch.zeros_like(self.relatedness))
+
     @property
     def how_related(self) -> Tensor:
         """ρ_c of any two different sources (run, way)."""

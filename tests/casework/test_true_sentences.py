@@ -1,0 +1,107 @@
+"""Every sentence of the explanation is true of numbers that are computed apart, for each kind of model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lindley
+from lindley.llrs import LN10
+from lindley.models.robust.model import Robust
+from lindley.pages.case_page import render_case
+from lindley.pages.case_words import decided
+from lindley.system.system import System
+from tests.casework.golden.make import FOLDER, SYSTEMS, measured
+
+KINDS = sorted(SYSTEMS)
+
+
+def pairs(system: System) -> list[tuple[Any, Any]]:
+    """Items near each other, further apart, far out, and of several instances."""
+    known = system.scaling.undo(system.population.means)
+    rng = np.random.default_rng(0)
+
+    def around(centre: Any, n: int, spread: float = 0.02) -> Any:
+        return measured(system, centre + spread * system.scaling.sd * rng.normal(size=(n, len(centre))))
+
+    return [
+        (around(known[0], 1), around(known[0], 1)),
+        (around(known[3], 2), around(known[3], 3)),
+        (around(known[1], 1), around(known[2], 2)),
+        (around(known[0] + 1.5 * system.scaling.sd, 1, 0.005), around(known[0] + 1.5 * system.scaling.sd, 1, 0.005)),
+    ]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_said_of_the_parts_is_what_the_model_does(name: str) -> None:
+    system = lindley.load(FOLDER / f"{name}.safetensors")
+    for trace, ref in pairs(system):
+        case = system.case(trace, ref)
+        said, text = case.explanation, " ".join(render_case(case).split())
+        typicality = said.log10_typicality
+        if said.relatedness is not None:
+            typicality = said.relatedness.log10_typicality + said.relatedness.log10_raised
+        # The sum that the page shows, for each kind.
+        assert said.log10_lr_model == pytest.approx(said.log10_similarity - typicality, abs=1e-6)
+        assert ("weighs three things" in text) == isinstance(system.point, Robust) == ("Relatedness" in text)
+        assert "gains where the values are rare" not in text
+        sentences = decided(case)
+        assert all(" ".join(sentence.split()) in text.replace("&#39;", "'") for sentence in sentences)
+        # How many sources agree as well: one comparison after the other, by the LRs' own numerator.
+        count = 0
+        for mean in system.population.means:
+            other = measured(system, np.repeat(system.scaling.undo(mean[None]), said.n_ref, axis=0))
+            count += system.explain(trace, other).log10_similarity >= said.log10_similarity - 1e-9
+        assert abs(count - said.as_near) <= 1  # rounding of a source that is the ref itself
+        told = {0: "With none of", 1: "With one of"}.get(said.as_near, f"With {said.as_near} of")
+        assert sentences[0].startswith(told)
+        assert f"the {len(system.population.means)} sources" in sentences[0]
+
+
+def test_which_part_decides() -> None:
+    system = lindley.load(FOLDER / "robust.safetensors")
+    model = system.point
+    assert isinstance(model, Robust)
+    seen = set()
+    for trace, ref in pairs(system):
+        case = system.case(trace, ref)
+        said = case.explanation
+        assert said.relatedness is not None
+        # H2 by hand: (1 − Σρ) p(x) p(y) + related; its related part over the whole is the share.
+        x, y = (system.prepared(system.side([item], "item")) for item in (trace, ref))
+        rho = model.how_related[0]
+        if said.n_trace == said.n_ref == 1:
+            one, other = (model.items(model.project(torch.from_numpy(side.mean)[None])) for side in (x, y))
+            _, ln_h2 = model.ln_pair(one, other, model.ln_seen_with((one.mean + other.mean) / 2, 2))
+            ln_apart = math.log(1 - float(rho.sum())) + float(one.ln_p) + float(other.ln_p)
+            assert said.relatedness.share == pytest.approx(1 - math.exp(ln_apart - float(ln_h2)), abs=1e-9)
+        assert said.relatedness.log10_ceiling == pytest.approx(-math.log(float(rho[0])) / LN10)
+        assert said.log10_lr_model <= said.relatedness.log10_ceiling + 1e-9
+        last = decided(case)[-1]
+        if said.log10_lr_model < 0:
+            assert last.startswith("Here the difference decides")
+        elif said.relatedness.share >= 0.5:
+            assert last.startswith("Here relatedness decides")
+        else:
+            assert last.startswith("Here the population decides")
+        seen.add(last[:20])
+    assert len(seen) >= 2
+
+
+@pytest.mark.parametrize("n_ref", [1, 2, 5])
+def test_the_ring_holds_what_it_says(n_ref: int) -> None:
+    """95 % of further measurements lie within it, also where the reference was measured once."""
+    from lindley.pages.case_figures import ScatterFigure
+
+    rng = np.random.default_rng(1)
+    inside = []
+    for _ in range(4000):
+        figure = ScatterFigure(
+            ((0, "a"), (1, "b")), np.zeros((3, 2)), rng.normal(size=(1, 2)), rng.normal(size=(n_ref, 2))
+        )
+        inside.append(float(np.sum((figure.trace[0] - figure.ref_mean) ** 2)) <= figure.ring**2)
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.012)
