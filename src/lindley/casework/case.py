@@ -58,6 +58,7 @@ def system_facts(system: System) -> dict[str, Any]:
         "units": list(system.units),
         "transform": system.transform,
         "reference": system.reference,
+        "reference_unit": system.reference_unit,
         "bounds": list(system.bounds),
         **about,
     }
@@ -259,7 +260,7 @@ def read_evidence(
         source=source_column,
         sheet=sheet,
         features=system.features,
-        units=system.units,
+        units=system.column_units,
         transform=cast(TransformKind, system.transform),
         reference=system.reference,
         purpose="case",

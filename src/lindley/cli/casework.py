@@ -263,7 +263,8 @@ def evaluate(
     from lindley.table.datasets import dataset_names
 
     loaded = load(system)
-    of_system = {name: getattr(loaded, name) for name in ("features", "units", "transform", "reference")}
+    of_system = {name: getattr(loaded, name) for name in ("features", "transform", "reference")}
+    of_system["units"] = loaded.column_units
     here = load_table(DataConfig(data=table, **reading), **of_system)
     there = None
     if other is not None:

@@ -19,6 +19,7 @@ from lindley.pages.numerals import UNKNOWN, aligned, capital, fixed, measured, n
 from lindley.pages.page import asset, render_page
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
+from lindley.table.table import with_unit
 from lindley.version import __version__
 
 __all__ = ["render_case"]
@@ -102,7 +103,7 @@ def _measured(case: Case) -> Measured:
         rows.append((feature, aligned(cells) if whole else tuple(cells)))
     if whole and case.system.reference is not None:
         cells = [measured(v) for e in (case.trace, case.ref) if e.items.divisor is not None for v in e.items.divisor]
-        rows.append((case.system.reference, aligned(cells)))
+        rows.append((with_unit(case.system.reference, case.system.reference_unit), aligned(cells)))
     return Measured(tuple(columns), tuple(rows), whole)
 
 
@@ -118,7 +119,8 @@ def _times(count: int, words: dict[str, str]) -> str:
 def _transform(case: Case, words: dict[str, str]) -> str:
     if case.system.transform == "none":
         return words["none"]
-    ratio = f"({words['feature'].lower()} / {case.system.reference})" if case.system.reference else ""
+    reference = case.system.reference and with_unit(case.system.reference, case.system.reference_unit)
+    ratio = f"({words['feature'].lower()} / {reference})" if reference else ""
     return f"{case.system.transform}{ratio}"
 
 

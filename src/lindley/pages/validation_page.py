@@ -235,6 +235,7 @@ def to_json(v: Validation) -> dict[str, Any]:
             "units": list(system.units),
             "transform": system.transform,
             "reference": system.reference,
+            "reference_unit": system.reference_unit,
             "bounds": list(v.bounds),
             "validation": about.get("validation"),
             "data": about.get("data"),

@@ -151,6 +151,7 @@ class _Family:
             units=table.units,
             transform=table.transform.kind,
             reference=table.transform.reference,
+            reference_unit=table.reference_unit,
             scalings=self.scalings,
             gaussianisers=self.gaussianisers,
             model=fitted.model,

@@ -61,8 +61,12 @@ def to_bytes(value: Any, form: str, about: Mapping[str, Any], classes: Classes) 
     return save(tensors, {KEY: json.dumps(header, allow_nan=False)})
 
 
-def from_bytes(data: bytes, name: str, kind: type[T], form: str, classes: Classes) -> tuple[T, dict[str, Any]]:
-    """What `to_bytes` wrote, and what travelled with it.
+def from_bytes(
+    data: bytes, name: str, kind: type[T], form: str, classes: Classes, oldest: int | None = None
+) -> tuple[T, dict[str, Any]]:
+    """What `to_bytes` wrote, and what travelled with it; ``oldest`` is the first layout that is still read.
+
+    A field with the metadata ``since`` is not in files of older layouts, and has its default then.
 
     Raises:
         LindleyError: if the file is damaged, foreign, of another format or of another version; it says which.
@@ -76,11 +80,11 @@ def from_bytes(data: bytes, name: str, kind: type[T], form: str, classes: Classe
         if KEY not in metadata:
             raise ValueError("it was not written by lindley")
         header = json.loads(metadata[KEY])
-        _require_format(header.get("format"), what, int(version), name)
+        layout = _layout(header.get("format"), what, int(version) if oldest is None else oldest, int(version), name)
         tensors = load(data)
         if header["sha256"] != _digest({key: header[key] for key in ("format", "structure", "about")}, tensors):
             raise ValueError("its content was changed after it was written, or it is damaged")
-        value = _made(header["structure"], "", tensors, classes)
+        value = _made(header["structure"], "", tensors, classes, layout)
         about = dict(header["about"])
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         detail = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
@@ -97,14 +101,14 @@ def require_consistent(system: System, about: Mapping[str, Any]) -> None:
         raise ValueError("it has no model")
     if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
         raise ValueError("its features have no names")
-    if not all(unit is None or isinstance(unit, str) for unit in system.units):
+    if not all(unit is None or isinstance(unit, str) for unit in (*system.units, system.reference_unit)):
         raise ValueError("its units are no words")
     if not all(isinstance(split, int) for split in system.splits) or len(system.splits) not in (0, runs):
         raise ValueError("its splits are not those of its runs")
     Transform(cast(TransformKind, system.transform), system.reference)
     _ = system.spec
     shapes: dict[str, tuple[Any, Any]] = {
-        "features": (len(set(system.features)), max(n, 1)),
+        "features": (len(set(system.columns)), max(len(system.columns), 1)),
         "units": (len(system.units), n),
         "runs": ({len(system.scalings), len(system.calibrations), len(system.gaussianisers) or runs}, {runs}),
         "mean and sd": ({array.shape for each in system.scalings for array in (each.mean, each.sd)}, {(n,)}),
@@ -144,7 +148,8 @@ def _require_lrs(system: System) -> None:
                 raise ValueError("its model gives no LR")
 
 
-def _require_format(found: Any, what: str, version: int, name: str) -> None:
+def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
+    """The number of the layout, if it can be read."""
     kind, _, number = str(found).rpartition("/")
     if kind != what:
         raise ValueError(f"it holds a {kind.replace('-', ' ') or 'file of another kind'}")
@@ -155,11 +160,13 @@ def _require_format(found: Any, what: str, version: int, name: str) -> None:
             f"{name} was written by a newer version of lindley (layout {number}; this one reads {version}). Install that "
             "version, or train again with this one."
         )
-    if int(number) < version:
+    if int(number) < oldest:
         raise LindleyError(
-            f"{name} was written by an older version of lindley (layout {number}; this one reads {version}). Use it with that "
-            "version, or train the system again on the same table with this one."
+            f"{name} was written by an older version of lindley (layout {number}; this one reads "
+            f"{version if oldest == version else f'{oldest} to {version}'}). Use it with that version, or train the system again on the same table with "
+            "this one."
         )
+    return int(number)
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -170,8 +177,8 @@ def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _stored(kind: Any) -> list[str]:
-    return [f.name for f in fields(kind) if f.metadata.get("stored", True)]
+def _stored(kind: Any, layout: float = np.inf) -> list[str]:
+    return [f.name for f in fields(kind) if f.metadata.get("stored", True) and f.metadata.get("since", 0) <= layout]
 
 
 def _structure(value: Any, path: str, tensors: dict[str, Tensor], classes: Classes) -> Any:
@@ -196,7 +203,7 @@ def _structure(value: Any, path: str, tensors: dict[str, Tensor], classes: Class
     raise TypeError(f"{path}: a {type(value).__name__} cannot be stored")
 
 
-def _made(structure: Any, path: str, tensors: dict[str, Tensor], classes: Classes) -> Any:
+def _made(structure: Any, path: str, tensors: dict[str, Tensor], classes: Classes, layout: int) -> Any:
     """Build a branch; the tensors that it takes are taken out of ``tensors``."""
     if len(structure) == 1 and ("tensor" in structure or "array" in structure):
         tensor = tensors.pop(path)
@@ -206,12 +213,13 @@ def _made(structure: Any, path: str, tensors: dict[str, Tensor], classes: Classe
     if set(structure) == {"value"}:
         return structure["value"]
     if set(structure) == {"tuple"}:
-        return tuple(_made(part, _join(path, str(i)), tensors, classes) for i, part in enumerate(structure["tuple"]))
+        parts = enumerate(structure["tuple"])
+        return tuple(_made(part, _join(path, str(i)), tensors, classes, layout) for i, part in parts)
     kind = classes[structure["kind"]]
     inside = structure["fields"]
-    if set(inside) != set(_stored(kind)):
+    if set(inside) != set(_stored(kind, layout)):
         raise ValueError(f"{path or 'it'} does not have the fields of a {kind.__name__}")
-    return kind(**{name: _made(part, _join(path, name), tensors, classes) for name, part in inside.items()})
+    return kind(**{name: _made(part, _join(path, name), tensors, classes, layout) for name, part in inside.items()})
 
 
 def _join(path: str, name: str) -> str:

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "row_digests"]
 
-FORMAT = "lindley-system/3"
+FORMAT = "lindley-system/4"
+OLDEST = 3
+"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,7 @@ class System:
     calibrations: tuple[Chain, ...]  # one per run
     casework: Casework | None = None  # of a system that was trained for it
     splits: tuple[int, ...] = ()  # of an experiment, from 0; none of a system for casework
+    reference_unit: str | None = field(default=None, metadata={"since": 4})
     about: Mapping[str, Any] = field(default_factory=dict, metadata={"stored": False})  # its making and its validation
 
     def __repr__(self) -> str:
@@ -310,11 +313,20 @@ class System:
         """What an instance consists of: the features, and the reference that they are divided by, if any."""
         return self.features if self.reference is None else (*self.features, self.reference)
 
+    @property
+    def column_units(self) -> tuple[str | None, ...]:
+        """Of the ``columns``, where they are known."""
+        return self.units if self.reference is None else (*self.units, self.reference_unit)
+
     def instances(self, item: Any, name: str) -> Floats:
         """One item, as `llr` takes it, as an array (instances, columns)."""
         columns = self.columns
         try:
-            array = by_name(item, columns, name) if columns_of(item) is not None else np.asarray(item, dtype=np.float64)
+            array = (
+                by_name(item, columns, name, self.column_units)
+                if columns_of(item) is not None
+                else np.asarray(item, dtype=np.float64)
+            )
         except (TypeError, ValueError) as error:
             raise LindleyError(f"{name}: not an array of numbers ({error})") from error
         if array.ndim <= 1:
@@ -349,7 +361,7 @@ class System:
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> System:
         """What `to_bytes` gave; ``path`` is where it was, for messages and for `about`."""
-        system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources))
+        system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources), OLDEST)
         try:
             require_consistent(system, about)
         except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError, LindleyError) as error:
