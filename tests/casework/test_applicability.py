@@ -44,6 +44,16 @@ def test_outside_the_population(tmp_path: Path) -> None:
     assert found["outside-population-trace"].items == ("trace",)
 
 
+def test_far_off_on_most_features_at_once_is_another_unit(tmp_path: Path) -> None:
+    highest = system("tlm").scaling.undo(system("tlm").population.highest)
+    far = highest + 5 * system("tlm").scaling.sd * [1, 1, 0, 0]
+    found = remarks(tmp_path, usual(1), usual(2) * 0.01 + far)
+    assert found["another-unit-ref"].refusal
+    assert "outside-range-ref" not in found
+    one = highest + 5 * system("tlm").scaling.sd * [1, 0, 0, 0]
+    assert "another-unit-ref" not in remarks(tmp_path, usual(1), usual(2) * 0.01 + one)
+
+
 def test_outside_the_range_and_unlike_the_population(tmp_path: Path) -> None:
     highest = system("tlm").scaling.undo(system("tlm").population.highest)
     found = remarks(tmp_path, usual(1), usual(2) * 0.01 + highest * [1.6, 1, 1, 1])

@@ -101,6 +101,13 @@ def case(
     examiner: Annotated[str | None, typer.Option(help="Who examined it.", rich_help_panel=REPORT)] = None,
     trace_label: Annotated[str | None, typer.Option(help="What the trace is called.", rich_help_panel=REPORT)] = None,
     ref_label: Annotated[str | None, typer.Option(help="What the reference is called.", rich_help_panel=REPORT)] = None,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            help="Give an LR of items that look like another unit or another method all the same; the report says so.",
+        ),
+    ] = False,
 ) -> None:
     """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
 
@@ -122,18 +129,19 @@ def case(
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, scale=None if scale == "nfi" else scale,
         language=None if language == "en" else language, case=case_id, examiner=examiner,
-        trace_label=trace_label, ref_label=ref_label, out=out,
+        trace_label=trace_label, ref_label=ref_label, allow_outside=allow_outside or None, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)
-        _show_case(evaluate_case(loaded, traces, refs, words, language, notes), out, as_json)
+        evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
+        _show_case(evaluated, out, as_json)
         return
     if out is not None and out.suffix.lower() in (".html", ".htm"):
         raise LindleyError(
             f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
             "--out matrix.csv or matrix.json for the matrix of LRs."
         )
-    _show_batch(evaluate_batch(loaded, traces, refs, command, language), out, as_json)
+    _show_batch(evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json)
 
 
 def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
@@ -200,8 +208,12 @@ def _command(system: Path, **options: object) -> str:
     """The command as it would be typed, so that somebody can repeat it."""
     from lindley.settings import option_value
 
-    given = {name.replace("_", "-"): option_value(str(value)) for name, value in options.items() if value is not None}
-    return " ".join(["lindley case", option_value(str(system)), *(f"--{name} {given[name]}" for name in given)])
+    given = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {option_value(str(value))}")
+        for name, value in options.items()
+        if value is not None
+    ]
+    return " ".join(["lindley case", option_value(str(system)), *given])
 
 
 def _template(path: Path | None) -> None:
