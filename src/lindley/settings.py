@@ -67,7 +67,7 @@ def _told(language: Language, name: str, values: list[str]) -> str:
         return f"{key}: [{value}]" if name in _LISTS and values else f"{key}: {value}".rstrip()
     if name in _FLAGS:
         return f"{name}=True"
-    value = ", ".join(map(_string, values)) or "..."
+    value = ", ".join(each if each.isdecimal() else _string(each) for each in values) or "..."
     return f"{name}=[{value}]" if name in _LISTS and values else f"{name}={value}"
 
 

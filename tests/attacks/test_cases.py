@@ -257,9 +257,8 @@ def test_it_can_be_asked_for_all_the_same_and_the_report_says_so(tmp_path: Path)
     with speaking("shell"):
         assert "--allow-outside gives an LR all the same" in str(refused.exception)
     told = json.loads(RUNNER.invoke(app, [*command, "--allow-outside", "--json"]).stdout)
-    assert [each["message"] for each in told["warnings"] if each["code"] == "another-unit"][0].endswith(
-        "There is an LR because it was asked for all the same; the population says little about it."
-    )
+    (said,) = (each["message"] for each in told["warnings"] if each["code"] == "another-unit")
+    assert said.endswith("There is an LR because it was asked for all the same; the population says little about it.")
     assert "--allow-outside" in told["command"]
     of.case(*files, allow_outside=True, language="nl").write(tmp_path / "r.html")
     assert "omdat daar toch om is gevraagd" in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -290,13 +289,14 @@ def test_the_same_rows_on_both_sides_and_rows_of_the_training_data_are_said(tmp_
     known = np.round(values, 5)
     assert set(row_digests(known)) == set(of.digests)
     trace, ref = known[:2], known[1:3]
-    said = {(r.code, r.which) for r in of.case(*(csv(tmp_path, n, list(FEATURES), v) for n, v in (("t", trace), ("r", ref)))).remarks}  # fmt: skip
+    files = (csv(tmp_path, name, list(FEATURES), values) for name, values in (("t", trace), ("r", ref)))
+    said = {(remark.code, remark.which) for remark in of.case(*files).remarks}
     assert {("seen-in-training", "trace"), ("seen-in-training", "ref"), ("same-measurement", "trace")} <= said
 
 
 @pytest.mark.parametrize("digits", [9, 12, 15])
 def test_a_copy_that_lost_its_last_digits_is_still_a_copy(digits: int, tmp_path: Path) -> None:
-    trace, ref = pair(plain())
+    trace, _ = pair(plain())
     copy = np.array([[float(f"{value:.{digits}g}") for value in row] for row in trace])
     case = plain().case(csv(tmp_path, "t", list(FEATURES), trace), csv(tmp_path, "r", list(FEATURES), copy))
     assert "same-measurement" in {remark.code for remark in case.remarks}

@@ -161,10 +161,10 @@ def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
             "version, or train again with this one."
         )
     if int(number) < oldest:
+        reads = version if oldest == version else f"{oldest} to {version}"
         raise LindleyError(
-            f"{name} was written by an older version of lindley (layout {number}; this one reads "
-            f"{version if oldest == version else f'{oldest} to {version}'}). Use it with that version, or train the system again on the same table with "
-            "this one."
+            f"{name} was written by an older version of lindley (layout {number}; this one reads {reads}). Use it with that "
+            "version, or train the system again on the same table with this one."
         )
     return int(number)
 

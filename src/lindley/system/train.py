@@ -5,8 +5,8 @@ is scored by a model of the others, and all those LRs together give the calibrat
 system itself is fitted on all sources. A network stops on sources that it has not seen, so a share of them is kept for that,
 and its figures on them flatter it a little.
 
-How sure the model is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
-with replacement, or, for some kinds, on half of the sources.
+How sure the system is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
+with replacement, or on half of the sources; and calibrated on held-out pairs of these.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from lindley.evaluation.metrics import summary
 from lindley.llrs import Floats
 from lindley.models.classical import estimate_moments
 from lindley.models.two_level import item_squares
+from lindley.settings import setting
 from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_family
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
@@ -170,13 +171,10 @@ def fit_table(
     if name.calibrations or validated:
         pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
     again = stream(own, "replicates")
-    materials = [
-        Material(learn, others, pairs, own, table.name),
-        *(
-            Material(_replicate(table, seen, name.kind.halves, again), others, None, run_seed(seed, run), table.name)
-            for run in range(1, replicates + 1)
-        ),
-    ]
+    materials = [Material(learn, others, pairs, own, table.name)]
+    for run in range(1, replicates + 1):
+        part, pairs = _replicate(table, seen, unseen, name, instances, again)
+        materials.append(Material(part, others, pairs, run_seed(seed, run), table.name))
     *_, stage = fit_family(name.family, materials, table, settings)
     return Trained(stage, kept, _how(name, table))
 
@@ -217,8 +215,13 @@ def _how(name: ModelName, table: Table) -> str:
             "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
             "these figures a little; one instance against one"
         )
-    folds = max(2, min(FOLDS, len(np.unique(table.group)) // 2))
+    folds = _folds(table.group)
     return f"cross-fitting: {folds} folds of sources, each scored by a model {name.kind.of_others}, one instance against one"
+
+
+def _folds(group: NDArray[np.str_]) -> int:
+    """As `deal_folds` deals them."""
+    return max(2, min(FOLDS, len(np.unique(group)) // 2))
 
 
 def _drawn(
@@ -266,16 +269,49 @@ def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
     return cast(Rows, kept[code])
 
 
-def _replicate(table: Table, rows: Index, halves: bool, rng: np.random.Generator) -> Part:
-    """Other sources that there might have been: groups drawn with replacement, or half of them without.
+def _replicate(
+    table: Table,
+    seen: Index,
+    unseen: Index,
+    name: ModelName,
+    instances: tuple[int, int],
+    rng: np.random.Generator,
+) -> tuple[Part, Part | None]:
+    """Other sources that there might have been, to learn from; and pairs of them to calibrate on, where the name asks for it.
 
-    A source that is drawn twice becomes two. Where such a pair would be taken for two related sources, half of the sources
-    are drawn instead: they scatter as much as a bootstrap of all of them does, (1 − ½)/(n/2) = 1/n.
+    Groups are drawn with replacement, and a source that is drawn twice becomes two. Where such a pair would be taken for two
+    related sources, or for two different ones that look the same, half of the sources are drawn instead: they scatter as
+    much as a bootstrap of all of them does, (1 − ½)/(n/2) = 1/n.
     """
+    trained, calibrated = name.kind.is_trained, bool(name.calibrations)
+    if name.kind.halves or (calibrated and not trained):
+        seen = _half(table, seen, rng)
+        part = _drawn(table, seen, None)
+    else:
+        part = _bootstrap(table, seen, rng)
+    if not calibrated:
+        return part, None
+    rows = _half(table, unseen, rng) if trained else seen
+    pairs = _drawn(table, rows, rng, *instances)
+    # one more than there are folds: two of them are in one fold
+    if (found := len(pairs.ref.source)) <= (needed := 1 if trained else _folds(table.group[rows])):
+        raise LindleyError(
+            f"{table.name}: the calibration of a replicate is fitted on half of the sources, and {found} of these have the "
+            f"measurements for a pair, where it takes {needed + 1} at least. Give more sources with replicates, or leave out "
+            f"the interval with {setting('replicates', '0')}."
+        )
+    return part, pairs
+
+
+def _half(table: Table, rows: Index, rng: np.random.Generator) -> Index:
+    """The rows of half of the groups."""
     groups, code = np.unique(table.group[rows], return_inverse=True)
-    if halves:
-        drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
-        return _drawn(table, rows[np.isin(code, drawn)], None)
+    drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
+    return rows[np.isin(code, drawn)]
+
+
+def _bootstrap(table: Table, rows: Index, rng: np.random.Generator) -> Part:
+    groups, code = np.unique(table.group[rows], return_inverse=True)
     members = np.split(rows[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
     chosen = [members[group] for group in rng.integers(len(groups), size=len(groups))]
     index = np.concatenate(chosen)
