@@ -90,6 +90,8 @@ def check_items(system: System, side: Side, items: Table, which: Which, *, allow
     remarks += _range(system, side, which, allow_outside)
     remarks += _distance(system, side, which)
     remarks += _replicates(system, side, which)
+    if not system.digests:
+        remarks.append(_remark("training-unknown", which, side.source))
     if (known := known_rows(system, items)).any():
         labels = side.source[np.unique(side.item[known])]
         remarks.append(_remark("seen-in-training", which, labels, known=known.sum(), rows=len(known)))

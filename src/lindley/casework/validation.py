@@ -209,6 +209,8 @@ def find_overlap(system: System, table: Table) -> Overlap:
 
 
 def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
+    if not system.digests:
+        return [f"{table.name}: the system is private, and cannot tell whether it was trained on these measurements"]
     overlap = find_overlap(system, table)
     if not overlap.rows:
         return []

@@ -134,7 +134,7 @@ def _system_facts(case: Case, transform: str) -> list[tuple[str, str]]:
     made_with = ", ".join(f"{package} {version}" for package, version in sorted(about["versions"].items()))
     lower, upper = map(fixed, system.bounds)
     return [
-        (words["system"], f"{case.system.file}, SHA-256 {case.system.sha256}"),
+        (words["system"], f"{case.system.file}, SHA-256 {case.system.sha256}" + _signed(case)),
         (words["model"], f"{system.name}: {ModelName.parse(system.name).words}"),
         (words["features"], f"{len(system.features)}: {', '.join(with_units(system.features, system.units))}"),
         (words["transform"], transform),
@@ -162,6 +162,11 @@ def _checks(case: Case) -> list[tuple[str, str | None]]:
 def _pairs(case: Case) -> dict[str, str]:
     validation = case.system.about["validation"]
     return {key: _count(validation.get(f"pairs_{key}")) for key in ("same", "different")}
+
+
+def _signed(case: Case) -> str:
+    key = case.system.about.get("signed_by")
+    return WORDS[case.language]["signed"].format(key=key) if key else ""
 
 
 def _count(value: Any) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -32,9 +33,14 @@ from lindley.table.scaling import Scaling, Transform, TransformKind
 if TYPE_CHECKING:
     from lindley.system.system import System
 
-__all__ = ["from_bytes", "require_consistent", "stored_classes", "to_bytes"]
+__all__ = ["from_bytes", "require_consistent", "require_names", "stored_classes", "to_bytes"]
 
 KEY = "lindley"
+BOUND_STEP = 0.011
+"""Bounds lie on a grid, and may be a step of it beyond what pairs support."""
+FIGURES = ("cllr", "cllr_min", "cllr_cal", "misleading_same", "misleading_different")
+"""Of the validation."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 HEADER_LENGTH = 8
 T = TypeVar("T")
 Classes = Mapping[str, type[Any]]
@@ -55,7 +61,7 @@ def to_bytes(value: Any, form: str, about: Mapping[str, Any], classes: Classes) 
     tensors: dict[str, Tensor] = {}
     structure = _structure(value, "", tensors, classes)
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    header: dict[str, Any] = {"format": form, "structure": structure, "about": dict(about)}
+    header: dict[str, Any] = {"format": form, "structure": structure, "about": _shown(dict(about))}
     header["sha256"] = _digest(header, tensors)
     # One key: safetensors writes several in an order that changes from run to run.
     return save(tensors, {KEY: json.dumps(header, allow_nan=False)})
@@ -76,17 +82,24 @@ def from_bytes(
         length = int.from_bytes(data[:HEADER_LENGTH], "little")
         if len(data) < HEADER_LENGTH or length > len(data) - HEADER_LENGTH:
             raise ValueError("it is cut off, or it is not a safetensors file")
-        metadata = json.loads(data[HEADER_LENGTH : HEADER_LENGTH + length]).get("__metadata__") or {}
+        whole = _json(data[HEADER_LENGTH : HEADER_LENGTH + length])
+        metadata = whole.get("__metadata__") or {}
         if KEY not in metadata:
             raise ValueError("it was not written by lindley")
-        header = json.loads(metadata[KEY])
+        header = _json(metadata[KEY])
         layout = _layout(header.get("format"), what, int(version) if oldest is None else oldest, int(version), name)
+        if any(max(entry["shape"], default=0) > len(data) for name, entry in whole.items() if name != "__metadata__"):
+            raise ValueError("it says that it holds more than it is long")
         tensors = load(data)
         if header["sha256"] != _digest({key: header[key] for key in ("format", "structure", "about")}, tensors):
             raise ValueError("its content was changed after it was written, or it is damaged")
         value = _made(header["structure"], "", tensors, classes, layout)
         about = dict(header["about"])
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if about != _shown(about):
+            raise ValueError("what it says of itself holds control characters")
+    except LindleyError:
+        raise
+    except Exception as error:  # whatever a damaged or forged file makes of the readers of JSON and of safetensors
         detail = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
         raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {detail}") from error
     if not isinstance(value, kind) or tensors:
@@ -94,15 +107,23 @@ def from_bytes(
     return value, about
 
 
+def require_names(system: System) -> None:
+    """Refuse what nobody could read, or what a terminal would obey: names are printed, and columns are found by them."""
+    if not all(isinstance(name, str) and name for name in (system.name, *system.columns)):
+        raise LindleyError("its features have no names")
+    if not all(unit is None or isinstance(unit, str) for unit in system.column_units):
+        raise LindleyError("its units are no words")
+    for word in (system.name, *system.columns, *system.column_units):
+        if word is not None and _CONTROLS.search(word):
+            raise LindleyError(f"the name or unit {word!r} holds a control character: rename the column")
+
+
 def require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
     n, model, runs = len(system.features), system.model, system.runs
     if type(model).__name__ not in stored_classes():
         raise ValueError("it has no model")
-    if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
-        raise ValueError("its features have no names")
-    if not all(unit is None or isinstance(unit, str) for unit in (*system.units, system.reference_unit)):
-        raise ValueError("its units are no words")
+    require_names(system)
     if not all(isinstance(split, int) for split in system.splits) or len(system.splits) not in (0, runs):
         raise ValueError("its splits are not those of its runs")
     Transform(cast(TransformKind, system.transform), system.reference)
@@ -115,25 +136,77 @@ def require_consistent(system: System, about: Mapping[str, Any]) -> None:
         "centre": (tuple(model.centre.shape[1:]), (1, n)),
         "projection": (tuple(model.projection.shape[:2]), (runs, n)),
     }
-    if system.casework is not None:
-        population, bounds = system.population, system.bounds
-        if len(bounds) != 2 or not -np.inf < bounds[0] <= 0 <= bounds[1] < np.inf:
-            raise ValueError("bounds")
-        shapes |= {
-            "population": (population.means.shape[1:], (n,)),
-            "range": (population.lowest.shape, population.highest.shape),
-            "match_information": (population.match_information.shape, (n,)),
-        }
     if wrong := [part for part, (found, right) in shapes.items() if found != right]:
         raise ValueError(f"shapes of {', '.join(wrong)}")
     for scaling in system.scalings:
         if not (np.isfinite(scaling.mean).all() and np.isfinite(scaling.sd).all() and (scaling.sd > 0).all()):
             raise ValueError("mean and sd")
-    if system.casework is not None and not all(
-        isinstance(about.get(key), dict) for key in ("data", "validation", "versions")
-    ):
-        raise ValueError("nothing about its making")
+    if not ((model.var_within_trace > 0).all() and (model.var_within_ref > 0).all()):
+        raise ValueError("variances within sources")
+    if system.casework is not None:
+        _require_population(system)
+        _require_facts(system, about)
     _require_lrs(system)
+
+
+def _require_population(system: System) -> None:
+    """What a case is compared with."""
+    n, known = len(system.features), system.population
+    arrays = {name: getattr(known, name) for name in _stored(known)}
+    if wrong := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
+        raise ValueError(f"population: {', '.join(wrong)}")
+    shapes = {
+        "means": (known.means.shape[1:], (n,)),
+        "range": ((known.lowest.shape, known.highest.shape), ((n,), (n,))),
+        "match_information": (known.match_information.shape, (n,)),
+        "distance": (known.distance.shape, (len(known.means),)),
+        "scatter": (known.scatter.shape, (known.scatter.size,)),
+    }
+    if wrong := [part for part, (found, right) in shapes.items() if found != right]:
+        raise ValueError(f"shapes of {', '.join(wrong)}")
+    if len(known.means) < 2 or (known.lowest > known.highest).any() or (known.match_information < 0).any():
+        raise ValueError("population")
+    for each in (known.scatter, known.distance):
+        if (each < 0).any() or (np.diff(each) < 0).any():
+            raise ValueError("scatter and distance of the population")
+    if not all(isinstance(digest, str) for digest in system.digests):
+        raise ValueError("digests")
+
+
+def _require_facts(system: System, about: Mapping[str, Any]) -> None:
+    """What a file says of its making and its validation agrees with what else is in it.
+
+    Whoever forges one number must forge those that hang together with it. Against somebody who does, there are signatures.
+    """
+    if not all(isinstance(about.get(key), dict) for key in ("data", "validation", "versions")):
+        raise ValueError("nothing about its making")
+    data, validation = about["data"], about["validation"]
+    for part, keys in ((data, ("sources", "rows")), (validation, ("pairs_same", "pairs_different"))):
+        if not all(type(part.get(key)) is int and 0 < part[key] < 2**53 for key in keys):
+            raise ValueError(f"{' and '.join(keys)} are no counts")
+    sources, same, different = data["sources"], validation["pairs_same"], validation["pairs_different"]
+    if sources != len(system.population.means) or len(system.digests) not in (0, data["rows"]):
+        raise ValueError(
+            f"it says that it was trained on {data['rows']} measurements of {sources} sources, and holds others"
+        )
+    if same > sources or different > sources**2:
+        raise ValueError(f"{same} and {different} pairs are more than {sources} sources have")
+    bounds = system.bounds
+    if len(bounds) != 2 or not all(isinstance(bound, float) for bound in bounds) or not bounds[0] <= 0 <= bounds[1]:
+        raise ValueError("bounds")
+    if bounds[0] < -np.log10(same + 1) - BOUND_STEP or bounds[1] > np.log10(different + 1) + BOUND_STEP:
+        raise ValueError(
+            f"bounds of {bounds[0]:g} and {bounds[1]:g} are more than {same} and {different} pairs support"
+        )
+    if not isinstance(validation.get("how"), str) or about.get("bootstrap") != system.runs - 1:
+        raise ValueError("its validation, or the number of its replicates")
+    figures = [validation.get(key) for key in FIGURES]
+    if not all(isinstance(value, float) and value > -1e-9 for value in figures):
+        raise ValueError("figures of the validation")
+    cllr, least, rest, *misleading = figures
+    # a misleading LR costs one bit at least
+    if max(*misleading, least) > 1 or cllr < sum(misleading) / 2 - 1e-9 or abs(cllr - least - rest) > 1e-9:
+        raise ValueError("figures of the validation contradict each other")
 
 
 def _require_lrs(system: System) -> None:
@@ -153,8 +226,8 @@ def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
     kind, _, number = str(found).rpartition("/")
     if kind != what:
         raise ValueError(f"it holds a {kind.replace('-', ' ') or 'file of another kind'}")
-    if not number.isdecimal():
-        raise ValueError(f"its layout {number} is not known")
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        raise ValueError(f"its layout {number[:20]} is not known")
     if int(number) > version:
         raise LindleyError(
             f"{name} was written by a newer version of lindley (layout {number}; this one reads {version}). Install that "
@@ -167,6 +240,37 @@ def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
             "version, or train the system again on the same table with this one."
         )
     return int(number)
+
+
+def _json(text: bytes | str) -> Any:
+    """JSON as it should be: no key twice, of which readers take one or the other, and no number beyond all numbers."""
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        once = dict(found)
+        if len(once) < len(found):
+            raise ValueError("a key stands twice in its header")
+        return once
+
+    def number(digits: str) -> float:
+        if not math.isfinite(value := float(digits)):
+            raise ValueError(f"its header holds the number {digits[:20]}")
+        return value
+
+    def count(digits: str) -> int:
+        if len(digits) > 19:
+            raise ValueError(f"its header holds the number {digits[:20]}…")
+        return int(digits)
+
+    return json.loads(text, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
+
+
+def _shown(value: Any) -> Any:
+    """Plain JSON with control characters made visible: it is printed some day."""
+    if isinstance(value, dict):
+        return {_shown(key): _shown(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(each) for each in value]
+    return _CONTROLS.sub("�", value) if isinstance(value, str) else value
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -207,8 +311,16 @@ def _made(structure: Any, path: str, tensors: dict[str, Tensor], classes: Classe
     """Build a branch; the tensors that it takes are taken out of ``tensors``."""
     if len(structure) == 1 and ("tensor" in structure or "array" in structure):
         tensor = tensors.pop(path)
-        if tensor.is_floating_point() and torch.isnan(tensor).any():
+        if tensor.dtype not in (torch.float64, torch.float32, torch.int64, torch.bool):
+            raise ValueError(f"{path} holds {tensor.dtype}")
+        if torch.isnan(tensor).any():
             raise ValueError(f"{path} holds NaN")
+        field = path.rpartition(".")[2]
+        # the logarithm of a weight of 0 is −∞
+        if torch.isposinf(tensor).any() or (torch.isneginf(tensor).any() and not field.startswith("ln_")):
+            raise ValueError(f"{path} holds infinite values")
+        if field.startswith("var") and (tensor < 0).any():
+            raise ValueError(f"{path} holds negative variances")
         return tensor if "tensor" in structure else tensor.numpy()
     if set(structure) == {"value"}:
         return structure["value"]

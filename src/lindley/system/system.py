@@ -27,7 +27,8 @@ from lindley.models.gaussianise import Gaussianiser
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import PairModel, score, take_runs
 from lindley.system.names import ModelName
-from lindley.system.storage import from_bytes, require_consistent, stored_classes, to_bytes
+from lindley.system.signature import verify
+from lindley.system.storage import from_bytes, require_consistent, require_names, stored_classes, to_bytes
 from lindley.table.frames import by_name, columns_of
 from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
     from lindley.casework.validation import Validation
     from lindley.table.table import Table
 
-__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "row_digests"]
+__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests"]
 
 FORMAT = "lindley-system/4"
 OLDEST = 3
 """The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known."""
+OF_THE_FILE = ("file", "file_sha256", "signed_by")
+"""What ``about`` tells of the file that a system was read from; no file says that of itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class Casework:
 
     bounds: tuple[float, float]  # log10 LR: what the validation pairs support
     population: KnownSources
-    digests: tuple[str, ...]  # of the instances that it was trained and validated on
+    digests: tuple[str, ...]  # of the instances that it was trained and validated on; none of a private system
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,7 +139,7 @@ class System:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Of the instances that it was trained and validated on."""
+        """Of the instances that it was trained and validated on; none of a private system."""
         return self._for_casework().digests
 
     def _for_casework(self) -> Casework:
@@ -351,7 +354,8 @@ class System:
 
     def to_bytes(self) -> bytes:
         """The content of a system file."""
-        kept = {key: value for key, value in self.about.items() if key not in ("file", "file_sha256")}
+        require_names(self)
+        kept = {key: value for key, value in self.about.items() if key not in OF_THE_FILE}
         return to_bytes(self, FORMAT, kept, stored_classes(System, Casework, KnownSources))
 
     def save(self, path: str | Path) -> None:
@@ -364,30 +368,47 @@ class System:
         system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources), OLDEST)
         try:
             require_consistent(system, about)
-        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError, LindleyError) as error:
+        except Exception as error:
             # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
             raise LindleyError(
                 f"{path} does not hold a lindley system: its parts do not fit together ({error})"
             ) from error
+        about = {key: value for key, value in about.items() if key not in OF_THE_FILE}
         about |= {"file": Path(path).name, "file_sha256": hashlib.sha256(data).hexdigest()}
         return replace(system, about=about)
 
 
-def load(path: str | Path) -> System:
+def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:
     """Read a system that ``lindley train`` or ``lindley run`` wrote. Nothing in the file is executed.
+
+    The digest in the file finds accidents. ``signed_by`` is a public key: a system that was not signed with its private key
+    (``lindley sign``), or was changed after that, is refused.
 
     >>> import lindley
     >>> system = lindley.load("glass.safetensors")  # doctest: +SKIP
     >>> system.features, system.bounds  # doctest: +SKIP
     (('K39', 'Ti49', 'Mn55'), (-2.03, 2.76))
     """
+    data = read_system(path)
+    if signed_by is None:
+        return System.from_bytes(data, str(path))
+    key = verify(data, Path(path), Path(signed_by))
+    system = System.from_bytes(data, str(path))
+    return replace(system, about={**system.about, "signed_by": key})
+
+
+def read_system(path: str | Path) -> bytes:
+    """The content of what may be a system file."""
     try:
-        data = Path(path).read_bytes()
+        if Path(path).exists() and not Path(path).is_file():
+            raise LindleyError(f"{path} cannot be read: it is not a file.")
+        return Path(path).read_bytes()
     except FileNotFoundError:
         raise LindleyError(f"there is no file {path}. 'lindley train' writes systems.") from None
-    except OSError as error:
-        raise LindleyError(f"{path} cannot be read ({error.strerror or error}).") from error
-    return System.from_bytes(data, str(path))
+    except (OSError, ValueError) as error:  # a name with a NUL in it is the latter
+        raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    except MemoryError:
+        raise LindleyError(f"{path} is larger than the memory of this machine: it is not a system.") from None
 
 
 def row_digests(values: Floats) -> tuple[str, ...]:

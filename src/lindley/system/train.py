@@ -35,11 +35,13 @@ from lindley.table.splits import MIN_GROUPS_PER_PART, Part, Side
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["Trained", "fit_table", "squared_distance", "train"]
+__all__ = ["Trained", "disguised", "fit_table", "squared_distance", "train"]
 
 VALIDATION = 1 / 3
 """Of the sources, kept from a network."""
 MIN_SOURCES = 10
+PRIVATE_SHARE = 0.1
+"""Of the variance between sources that is noise in a private system."""
 Rows = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Progress = Callable[[str, str, float], None]
@@ -53,6 +55,7 @@ def train(
     replicates: int | None = None,
     seed: int = 0,
     device: str = "cpu",
+    private: bool = False,
     progress: Progress = lambda doing, detail, done: None,
 ) -> System:
     """Train a system for casework on all sources of a table.
@@ -64,6 +67,8 @@ def train(
         replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
         seed: of folds, replicates and training.
         device: where a network is trained, cpu or cuda.
+        private: learn from sources that were moved at random (`disguised`), so that the system holds the mean of none of them;
+            nor does it hold digests of their measurements. It is another one every time.
         progress: told what is done.
 
     Raises:
@@ -84,9 +89,12 @@ def train(
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
     estimate_moments([_drawn(table, np.arange(len(table.values)), None)])  # tells of shrinkage, once and of all sources
+    to_learn = disguised(table, np.random.default_rng()) if private else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trained = fit_table(table, name, seed=seed, replicates=replicates, validated=True, settings=settings)
+        trained = fit_table(
+            table, name, seed=seed, replicates=replicates, validated=True, to_learn=to_learn, settings=settings
+        )
     system, llrs = trained.stage.system, trained.stage.held_out[0]
     bounds = Elub.fit(llrs)
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
@@ -111,12 +119,15 @@ def train(
             **metrics,
         },
         "bootstrap": replicates,
+        "private": private,
     }
     progress("done", "", 1.0)
     return replace(
         system,
         casework=Casework(
-            (float(bounds.lower), float(bounds.upper)), _known_sources(system, table), row_digests(table.values)
+            (float(bounds.lower), float(bounds.upper)),
+            _known_sources(system, to_learn),
+            () if private else row_digests(table.values),
         ),
         about=about,
     )
@@ -141,6 +152,7 @@ def fit_table(
     instances: tuple[int, int] = (1, 1),
     keep: bool = False,
     validated: bool = False,
+    to_learn: Table | None = None,
     settings: Settings = DEFAULTS,
 ) -> Trained:
     """Fit a model on a table that is not split: the system of its first run, and replicates.
@@ -154,18 +166,19 @@ def fit_table(
         instances: trace and ref instances of the pairs that a calibration is fitted on; sources with fewer have no part.
         keep: keep that share from any model, for somebody else's use.
         validated: whether LLRs of held-out pairs are wanted also where no calibration needs them.
+        to_learn: the same rows with other values, for the models to learn from; pairs have the values of the table.
         settings: how to fit.
 
     Raises:
         LindleyError: if there are too few sources, or too few with several instances.
     """
-    own = run_seed(seed, 0)
+    own, to_learn = run_seed(seed, 0), table if to_learn is None else to_learn
     trained = name.kind.is_trained
     kept = np.zeros(len(table.values), dtype=np.bool_)
     if trained or (keep and validation > 0):
         kept = _kept(table, validation, stream(own, "unseen"))
     seen, unseen = np.flatnonzero(~kept), np.flatnonzero(kept)
-    learn = _drawn(table, seen, None)
+    learn = _drawn(to_learn, seen, None)
     others = _drawn(table, unseen, None) if trained else None
     pairs = None
     if name.calibrations or validated:
@@ -173,10 +186,28 @@ def fit_table(
     again = stream(own, "replicates")
     materials = [Material(learn, others, pairs, own, table.name)]
     for run in range(1, replicates + 1):
-        part, pairs = _replicate(table, seen, unseen, name, instances, again)
+        part, pairs = _replicate(table, to_learn, seen, unseen, name, instances, again)
         materials.append(Material(part, others, pairs, run_seed(seed, run), table.name))
     *_, stage = fit_family(name.family, materials, table, settings)
     return Trained(stage, kept, _how(name, table))
+
+
+def disguised(table: Table, rng: np.random.Generator, share: float = PRIVATE_SHARE) -> Table:
+    """The same table with every group of sources moved at random, so that nothing learnt from it holds a source's mean.
+
+    A mean m becomes μ + √(1 − s) (m − μ) + √s e, where μ is the mean and e a draw from the covariance of all of them: they
+    have the mean and the covariance that they had, and a share s of their variance is noise. Measurements keep their places
+    around their source, and sources theirs in their group. Whoever knew the random numbers could undo it, so that they must
+    not come from a seed.
+    """
+    groups, code = np.unique(table.group, return_inverse=True)
+    means = np.zeros((len(groups), table.values.shape[1]))
+    np.add.at(means, code, table.values)
+    means /= np.bincount(code)[:, None]
+    centre, covariance = means.mean(axis=0), np.cov(means, rowvar=False).reshape(means.shape[1], -1)
+    noise = rng.multivariate_normal(np.zeros(len(centre)), covariance, size=len(groups), method="eigh")
+    moved = centre + np.sqrt(1 - share) * (means - centre) + np.sqrt(share) * noise
+    return replace(table, values=table.values + (moved - means)[code], raw=None)
 
 
 def squared_distance(points: Floats, means: Floats) -> Floats:
@@ -271,6 +302,7 @@ def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
 
 def _replicate(
     table: Table,
+    to_learn: Table,
     seen: Index,
     unseen: Index,
     name: ModelName,
@@ -286,9 +318,9 @@ def _replicate(
     trained, calibrated = name.kind.is_trained, bool(name.calibrations)
     if name.kind.halves or (calibrated and not trained):
         seen = _half(table, seen, rng)
-        part = _drawn(table, seen, None)
+        part = _drawn(to_learn, seen, None)
     else:
-        part = _bootstrap(table, seen, rng)
+        part = _bootstrap(to_learn, seen, rng)
     if not calibrated:
         return part, None
     rows = _half(table, unseen, rng) if trained else seen
