@@ -17,7 +17,6 @@ from lindley.llrs import Floats
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
 from lindley.system.system import System, row_digests
-from lindley.system.train import squared_distance
 from lindley.table.splits import Side
 from lindley.table.table import Table
 
@@ -178,7 +177,7 @@ def _beyond(system: System, side: Side, which: Which, outside: Floats, limit: fl
 
 
 def _distance(system: System, side: Side, which: Which) -> list[Remark]:
-    distance = squared_distance(system.scaling(side.mean), system.population.means)
+    distance = system.population.distance_of(system.scaling(side.mean))
     far = distance > system.population.distance[-1]
     if not far.any():
         return []

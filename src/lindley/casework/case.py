@@ -16,6 +16,7 @@ from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.system.provenance import today
+from lindley.system.storage import require_finite
 from lindley.system.system import System
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
@@ -317,6 +318,7 @@ def evaluate_batch(
         message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
         remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
     llr = system.llr_sides(trace.side, ref.side)
+    require_finite(llr)
     lower, upper = system.bounds
     spoken = f"{lower:.2f} to {upper:.2f}".replace("-", "−")
     beyond = np.count_nonzero((llr < lower) | (llr > upper))

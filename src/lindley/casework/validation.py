@@ -38,7 +38,6 @@ from lindley.errors import LindleyError
 from lindley.evaluation.bootstrap import Estimate
 from lindley.llrs import Floats
 from lindley.system.system import System, row_digests
-from lindley.system.train import squared_distance
 from lindley.table.table import Table
 
 __all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
@@ -253,7 +252,7 @@ def _require_unit(system: System, table: Table) -> list[str]:
     means = np.zeros((len(sources), values.shape[1]))
     np.add.at(means, item, values)
     means /= np.bincount(item)[:, None]
-    if far := int((squared_distance(means, population.means) > population.distance[-1]).sum()):
+    if far := int((population.distance_of(means) > population.distance[-1]).sum()):
         remarks.append(
             f"{table.name}: {far} of {len(sources)} sources lie further from the centre of the population than any of the "
             f"{len(population.means)} training sources"

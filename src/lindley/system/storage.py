@@ -23,17 +23,17 @@ from torch import Tensor
 
 from lindley.calibration import Chain, Elub, InvarianceBounds, Kernel, Logistic, Pav
 from lindley.errors import LindleyError
-from lindley.llrs import LN10
+from lindley.llrs import Floats
 from lindley.models.flow import Flow
 from lindley.models.gaussianise import Quantile, YeoJohnson
-from lindley.models.two_level import take_runs
 from lindley.system.kinds import KINDS, fetch
-from lindley.table.scaling import Scaling, Transform, TransformKind
+from lindley.table.scaling import LARGEST, SMALLEST, Scaling, Transform, TransformKind
+from lindley.table.splits import Side
 
 if TYPE_CHECKING:
     from lindley.system.system import System
 
-__all__ = ["from_bytes", "require_consistent", "require_names", "stored_classes", "to_bytes"]
+__all__ = ["from_bytes", "require_consistent", "require_finite", "require_names", "stored_classes", "to_bytes"]
 
 KEY = "lindley"
 BOUND_STEP = 0.011
@@ -118,6 +118,15 @@ def require_names(system: System) -> None:
             raise LindleyError(f"the name or unit {word!r} holds a control character: rename the column")
 
 
+def require_finite(llr: Floats) -> None:
+    """No LR is better than none that is a number."""
+    if not np.isfinite(llr).all():
+        raise LindleyError(
+            "the system gives no LR that is a number: the measurements are beyond all that it can compute with, or its file is "
+            "damaged. Look at the measurements with 'lindley check', and compare the SHA-256 of the system with the archive."
+        )
+
+
 def require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
     n, model, runs = len(system.features), system.model, system.runs
@@ -135,11 +144,12 @@ def require_consistent(system: System, about: Mapping[str, Any]) -> None:
         "mean and sd": ({array.shape for each in system.scalings for array in (each.mean, each.sd)}, {(n,)}),
         "centre": (tuple(model.centre.shape[1:]), (1, n)),
         "projection": (tuple(model.projection.shape[:2]), (runs, n)),
+        "model": (_first_dimensions(model), {runs}),
     }
     if wrong := [part for part, (found, right) in shapes.items() if found != right]:
         raise ValueError(f"shapes of {', '.join(wrong)}")
     for scaling in system.scalings:
-        if not (np.isfinite(scaling.mean).all() and np.isfinite(scaling.sd).all() and (scaling.sd > 0).all()):
+        if not ((np.abs(scaling.mean) <= LARGEST) & (scaling.sd >= SMALLEST) & (scaling.sd <= LARGEST)).all():
             raise ValueError("mean and sd")
     if not ((model.var_within_trace > 0).all() and (model.var_within_ref > 0).all()):
         raise ValueError("variances within sources")
@@ -164,11 +174,14 @@ def _require_population(system: System) -> None:
     }
     if wrong := [part for part, (found, right) in shapes.items() if found != right]:
         raise ValueError(f"shapes of {', '.join(wrong)}")
-    if len(known.means) < 2 or (known.lowest > known.highest).any() or (known.match_information < 0).any():
+    if len(known.means) < 2 or (known.match_information < 0).any():
         raise ValueError("population")
-    for each in (known.scatter, known.distance):
-        if (each < 0).any() or (np.diff(each) < 0).any():
-            raise ValueError("scatter and distance of the population")
+    if (known.means < known.lowest - 1e-9).any() or (known.means > known.highest + 1e-9).any():
+        raise ValueError("the means of its population are not in its range")
+    if not np.allclose(np.sort(known.distance_of(known.means)), known.distance, rtol=1e-6, atol=1e-9):
+        raise ValueError("the distances of its population are not those of its means")
+    if (known.scatter < 0).any() or (np.diff(known.scatter) < 0).any():
+        raise ValueError("scatter of its population")
     if not all(isinstance(digest, str) for digest in system.digests):
         raise ValueError("digests")
 
@@ -209,16 +222,39 @@ def _require_facts(system: System, about: Mapping[str, Any]) -> None:
         raise ValueError("figures of the validation contradict each other")
 
 
+def _first_dimensions(model: Any) -> set[int]:
+    """Of all tensors of a model but those that all runs share."""
+    if isinstance(model, Tensor):
+        return {model.shape[0] if model.ndim else 0}
+    if isinstance(model, tuple):
+        return set().union(*map(_first_dimensions, model))
+    if is_dataclass(model) and not isinstance(model, type):
+        own = (getattr(model, f.name) for f in fields(model) if not f.metadata.get("shared"))
+        return set().union(*map(_first_dimensions, own))
+    return set()
+
+
 def _require_lrs(system: System) -> None:
-    """Of something near the middle of what it knows."""
-    with torch.inference_mode():
-        for run in range(system.runs):
-            middle = torch.from_numpy(system.prepare(system.scalings[run].mean[None], run))
-            one = middle.expand(1, 1, -1).to(system.model.centre)
-            llr = take_runs(system.model, [run]).ln_lr(one, one) / LN10
-            trial = system.calibrated(llr.cpu().numpy(), run)
-            if trial.shape != (1, 1, 1) or not np.isfinite(trial).all():
-                raise ValueError("its model gives no LR")
+    """Of something near the middle of what it knows, measured once and twice, in all runs at once."""
+    for instances in (1, 2):
+        middle = [
+            Side(
+                np.repeat(scaling.mean[None], instances, axis=0),
+                np.zeros(instances, dtype=np.intp),
+                np.array(["middle"]),
+            )
+            for scaling in system.scalings
+        ]
+        matrices = system.uncalibrated(middle, middle)
+        trial = [system.calibrated(llr, run) for run, llr in enumerate(matrices)]
+        if any(llr.shape != (1, 1) or not np.isfinite(llr).all() for llr in (*matrices, *trial)):
+            raise ValueError("its model gives no LR")
+    if "parts" in system.spec.kind.can:
+        one = torch.from_numpy(system.prepare(system.scalings[0].mean[None])).expand(1, 1, -1).to(system.model.centre)
+        with torch.inference_mode():
+            similarity, typicality = system.point.ln_parts(one, one)
+        if not np.isfinite([float(similarity), float(typicality)]).all():
+            raise ValueError("its model has no similarity and no typicality")
 
 
 def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:

@@ -28,7 +28,14 @@ from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import PairModel, score, take_runs
 from lindley.system.names import ModelName
 from lindley.system.signature import verify
-from lindley.system.storage import from_bytes, require_consistent, require_names, stored_classes, to_bytes
+from lindley.system.storage import (
+    from_bytes,
+    require_consistent,
+    require_finite,
+    require_names,
+    stored_classes,
+    to_bytes,
+)
 from lindley.table.frames import by_name, columns_of
 from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
     from lindley.casework.validation import Validation
     from lindley.table.table import Table
 
-__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests"]
+__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests", "squared_distance"]
 
 FORMAT = "lindley-system/4"
 OLDEST = 3
@@ -59,6 +66,10 @@ class KnownSources:
     scatter: Floats  # mean square of a source's instances around their mean, on the axes, over the model's (sources,)
     distance: Floats  # squared distance of the source means from the population's, on the axes (sources,), increasing
     match_information: Floats  # ½ log10(1 + between/within variance) of every feature on its own
+
+    def distance_of(self, points: Floats) -> Floats:
+        """Squared distance of other points (points, feature) from the population's mean."""
+        return squared_distance(points, self.means)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +267,9 @@ class System:
         >>> system.llr_matrix([trace_1, trace_2], [ref_1, ref_2, ref_3]).shape  # doctest: +SKIP
         (2, 3)
         """
-        return self.llr_sides(self.side(traces, "trace"), self.side(refs, "ref"))
+        llr = self.llr_sides(self.side(traces, "trace"), self.side(refs, "ref"))
+        require_finite(llr)
+        return llr
 
     def explain(self, trace: Any, ref: Any) -> Explanation:
         """All that can be said about one trace and one ref, given as in `llr`.
@@ -409,6 +422,14 @@ def read_system(path: str | Path) -> bytes:
         raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     except MemoryError:
         raise LindleyError(f"{path} is larger than the memory of this machine: it is not a system.") from None
+
+
+def squared_distance(points: Floats, means: Floats) -> Floats:
+    """Squared Mahalanobis distance of points from the mean of the source means, with a little of the diagonal added."""
+    covariance = np.cov(means, rowvar=False).reshape(means.shape[1], -1)
+    covariance += 1e-3 * np.diag(np.diag(covariance))
+    centred = points - means.mean(axis=0)
+    return cast(Floats, np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T))
 
 
 def row_digests(values: Floats) -> tuple[str, ...]:

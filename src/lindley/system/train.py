@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from lindley.calibration import Elub
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import summary
-from lindley.llrs import Floats
 from lindley.models.classical import estimate_moments
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
@@ -30,12 +29,12 @@ from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_f
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
-from lindley.system.system import Casework, KnownSources, System, row_digests
+from lindley.system.system import Casework, KnownSources, System, row_digests, squared_distance
 from lindley.table.splits import MIN_GROUPS_PER_PART, Part, Side
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["Trained", "disguised", "fit_table", "squared_distance", "train"]
+__all__ = ["Trained", "disguised", "fit_table", "train"]
 
 VALIDATION = 1 / 3
 """Of the sources, kept from a network."""
@@ -208,14 +207,6 @@ def disguised(table: Table, rng: np.random.Generator, share: float = PRIVATE_SHA
     noise = rng.multivariate_normal(np.zeros(len(centre)), covariance, size=len(groups), method="eigh")
     moved = centre + np.sqrt(1 - share) * (means - centre) + np.sqrt(share) * noise
     return replace(table, values=table.values + (moved - means)[code], raw=None)
-
-
-def squared_distance(points: Floats, means: Floats) -> Floats:
-    """Squared Mahalanobis distance of points from the mean of the source means, with a little of the diagonal added."""
-    covariance = np.cov(means, rowvar=False).reshape(means.shape[1], -1)
-    covariance += 1e-3 * np.diag(np.diag(covariance))
-    centred = points - means.mean(axis=0)
-    return cast(Floats, np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T))
 
 
 def _require_explainable(name: ModelName) -> None:
