@@ -235,6 +235,18 @@ def test_values_of_another_size(name: str, tmp_path: Path) -> None:
         assert case.explanation.log10_lr == pytest.approx(of.llr(trace, ref), abs=1e-6)
 
 
+def test_real_sources_are_not_refused_and_a_thousand_of_them_are(data_folder: Path) -> None:
+    """Half of the sources of NFI glass, looked at by a system of the other half; the table holds logarithms."""
+    data = read_table("nfi-glass")
+    kept = np.isin(data.source, np.random.default_rng(1).permutation(data.sources)[::2])
+    parts = ("values", "source", "group", "instance")
+    train, rest = (replace(data, **{part: getattr(data, part)[rows] for part in parts}) for rows in (kept, ~kept))
+    of = replace(lindley.train(train, "tlm", replicates=0), transform="log10")
+    assert not looks_foreign(of, rest.values).any()
+    for factor in (1e3, 1e-3):
+        assert looks_foreign(of, rest.values + np.log10(factor)).mean() > 0.98
+
+
 def test_a_thousand_times_smaller_is_told_before_any_logarithm() -> None:
     """A range that begins near 0 hides it from standard deviations."""
     rng = np.random.default_rng(1)

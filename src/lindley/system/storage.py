@@ -130,6 +130,7 @@ def require_finite(llr: Floats) -> None:
 def require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
     n, model, runs = len(system.features), system.model, system.runs
+    axes = model.projection.shape[-1]
     if type(model).__name__ not in stored_classes():
         raise ValueError("it has no model")
     require_names(system)
@@ -145,6 +146,7 @@ def require_consistent(system: System, about: Mapping[str, Any]) -> None:
         "centre": (tuple(model.centre.shape[1:]), (1, n)),
         "projection": (tuple(model.projection.shape[:2]), (runs, n)),
         "model": (_first_dimensions(model), {runs}),
+        "axes": ({tuple(var.shape) for var in (model.var_within_trace, model.var_within_ref)}, {(runs, 1, axes)}),
     }
     if wrong := [part for part, (found, right) in shapes.items() if found != right]:
         raise ValueError(f"shapes of {', '.join(wrong)}")
