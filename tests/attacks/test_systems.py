@@ -24,6 +24,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import lindley
+from lindley.casework.performance import Settings
 from lindley.cli import app
 from lindley.errors import LindleyError
 from lindley.system.storage import KEY, _digest
@@ -354,6 +355,14 @@ def test_layout_3_is_read_as_it_was_and_written_as_4(tmp_path: Path) -> None:
     assert load(tmp_path / "new.safetensors").llr(trace, ref) == old.llr(trace, ref)
 
 
+def test_a_system_without_its_replicates_is_a_system(tmp_path: Path) -> None:
+    golden().for_runs([0]).save(tmp_path / "s.safetensors")
+    loaded = load(tmp_path / "s.safetensors")
+    trace, ref = items(3, 1, 4)[0][:2], items(3, 1, 4)[0][2:]
+    assert loaded.llr(trace, ref) == golden().llr(trace, ref)
+    assert loaded.explain(trace, ref).interval is None
+
+
 def test_names_that_could_not_be_read_back_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(LindleyError, match=r"'K39\\x1b\[2J' holds a control character: rename the column"):
         replace(golden(), features=("K39\x1b[2J", *FEATURES[1:])).save(tmp_path / "s.safetensors")
@@ -475,10 +484,16 @@ def test_what_is_not_signed_is_refused_at_every_door(case: str, signed: Path) ->
     with pytest.raises(LindleyError, match=message):
         lindley.load(signed, signed_by=key(signed))
     values = write_csv(signed.with_name("t.csv"), items(3, 1, 4)[0])
-    for command in (["case", str(signed), "--trace", str(values), "--ref", str(values)], ["info", str(signed)]):
+    commands = (
+        ["case", str(signed), "--trace", str(values), "--ref", str(values)],
+        ["evaluate", str(signed), str(values), "--out", str(signed.with_name("out"))],
+        ["info", str(signed)],
+    )
+    for command in commands:
         result = RUNNER.invoke(app, [*command, "--require-signature", str(key(signed))])
         assert isinstance(result.exception, LindleyError)
         assert result.stdout == ""
+    assert not signed.with_name("out").exists()
 
 
 def test_keys_are_never_written_over_and_only_systems_are_signed(signed: Path) -> None:
@@ -583,7 +598,7 @@ def test_a_private_system_says_what_it_cannot_tell(tmp_path: Path) -> None:
     told = " ".join(RUNNER.invoke(app, ["info", str(tmp_path / "s.safetensors")]).stdout.split())
     assert "Private: its training sources were moved at random" in told
     assert "exactly" not in told
-    validation = loaded.evaluate(table(40, 3, 9))
+    validation = loaded.evaluate(table(40, 3, 9), settings=Settings(draws=1, replicates=20))
     assert any("cannot tell whether it was trained on" in remark for remark in validation.remarks)
     validation.write(tmp_path)
     page = (tmp_path / "validation.html").read_text(encoding="utf-8")

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.applicability import CHECKS, TEXTS, Remark
+from lindley.casework.applicability import CHECKS, TEXTS, Remark, check_items
 from lindley.casework.case import Refusal, evaluate_batch, read_evidence
 from lindley.casework.laboratory import LANGUAGES
 from lindley.system.system import load
+from lindley.system.train import train
 from tests.casework.factory import Floats, case, evidence, items, saved, system, table, write_csv
 
 TRIGGERED: set[str] = set()
@@ -84,6 +85,15 @@ def test_seen_in_training(tmp_path: Path) -> None:
     found = remarks(tmp_path, seen[:1], seen[2:4])
     assert "1 of 1 measurements" in found["seen-in-training-trace"].message
     assert "2 of 2 measurements" in found["seen-in-training-ref"].message
+
+
+def test_a_private_system_cannot_tell_what_was_seen(tmp_path: Path) -> None:
+    private = train(table(), "tlm", replicates=0, private=True)
+    side = evidence(tmp_path, private, table().values[:2], usual(2))[0]
+    found = check_items(private, side.side, side.items, "trace")
+    TRIGGERED.update(remark.code for remark in found)
+    assert "training-unknown" in {remark.code for remark in found}
+    assert "seen-in-training" not in {remark.code for remark in found}
 
 
 def test_the_same_measurement_on_both_sides(tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ class System:
             model=take_runs(self.model, runs),
             calibrations=tuple(self.calibrations[run] for run in runs),
             splits=tuple(self.splits[run] for run in runs if self.splits),
+            about={**self.about, "bootstrap": len(runs) - 1} if "bootstrap" in self.about else self.about,
         )
 
     def for_split(self, split: int) -> System:
