@@ -33,7 +33,15 @@ from lindley.table.splits import Side
 if TYPE_CHECKING:
     from lindley.system.system import System
 
-__all__ = ["from_bytes", "require_consistent", "require_finite", "require_names", "stored_classes", "to_bytes"]
+__all__ = [
+    "from_bytes",
+    "printable",
+    "require_consistent",
+    "require_finite",
+    "require_names",
+    "stored_classes",
+    "to_bytes",
+]
 
 KEY = "lindley"
 BOUND_STEP = 0.011
@@ -61,7 +69,7 @@ def to_bytes(value: Any, form: str, about: Mapping[str, Any], classes: Classes) 
     tensors: dict[str, Tensor] = {}
     structure = _structure(value, "", tensors, classes)
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    header: dict[str, Any] = {"format": form, "structure": structure, "about": _shown(dict(about))}
+    header: dict[str, Any] = {"format": form, "structure": structure, "about": printable(dict(about))}
     header["sha256"] = _digest(header, tensors)
     # One key: safetensors writes several in an order that changes from run to run.
     return save(tensors, {KEY: json.dumps(header, allow_nan=False)})
@@ -95,13 +103,13 @@ def from_bytes(
             raise ValueError("its content was changed after it was written, or it is damaged")
         value = _made(header["structure"], "", tensors, classes, layout)
         about = dict(header["about"])
-        if about != _shown(about):
+        if about != printable(about):
             raise ValueError("what it says of itself holds control characters")
     except LindleyError:
         raise
     except Exception as error:  # whatever a damaged or forged file makes of the readers of JSON and of safetensors
         detail = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
-        raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {detail}") from error
+        raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {printable(detail)}") from error
     if not isinstance(value, kind) or tensors:
         raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: it has other parts than one")
     return value, about
@@ -302,12 +310,12 @@ def _json(text: bytes | str) -> Any:
     return json.loads(text, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
 
 
-def _shown(value: Any) -> Any:
-    """Plain JSON with control characters made visible: it is printed some day."""
+def printable(value: Any) -> Any:
+    """Text, or plain JSON, with control characters made visible: it is printed some day, and a terminal would obey them."""
     if isinstance(value, dict):
-        return {_shown(key): _shown(each) for key, each in value.items()}
+        return {printable(key): printable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_shown(each) for each in value]
+        return [printable(each) for each in value]
     return _CONTROLS.sub("�", value) if isinstance(value, str) else value
 
 

@@ -30,6 +30,7 @@ from lindley.system.names import ModelName
 from lindley.system.signature import verify
 from lindley.system.storage import (
     from_bytes,
+    printable,
     require_consistent,
     require_finite,
     require_names,
@@ -385,7 +386,7 @@ class System:
         except Exception as error:
             # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
             raise LindleyError(
-                f"{path} does not hold a lindley system: its parts do not fit together ({error})"
+                f"{path} does not hold a lindley system: its parts do not fit together ({printable(str(error))})"
             ) from error
         about = {key: value for key, value in about.items() if key not in OF_THE_FILE}
         about |= {"file": Path(path).name, "file_sha256": hashlib.sha256(data).hexdigest()}
