@@ -25,7 +25,7 @@ _CONTROLS = str.maketrans("", "", "\x02\x03\x1f")
 _COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "reference")}
 _COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
 _LISTS = ("include", "ignore")
-_FLAGS = ("allow_duplicates",)
+_FLAGS = ("allow_duplicates", "allow_outside")
 _PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
 _PLAIN_IN_YAML = re.compile(r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -67,7 +67,7 @@ def _told(language: Language, name: str, values: list[str]) -> str:
         return f"{key}: [{value}]" if name in _LISTS and values else f"{key}: {value}".rstrip()
     if name in _FLAGS:
         return f"{name}=True"
-    value = ", ".join(map(_string, values)) or "..."
+    value = ", ".join(each if each.isdecimal() else _string(each) for each in values) or "..."
     return f"{name}=[{value}]" if name in _LISTS and values else f"{name}={value}"
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.applicability import CHECKS, TEXTS, Remark
+from lindley.casework.applicability import CHECKS, TEXTS, Remark, check_items
 from lindley.casework.case import Refusal, evaluate_batch, read_evidence
 from lindley.casework.laboratory import LANGUAGES
 from lindley.system.system import load
+from lindley.system.train import train
 from tests.casework.factory import Floats, case, evidence, items, saved, system, table, write_csv
 
 TRIGGERED: set[str] = set()
@@ -44,6 +45,16 @@ def test_outside_the_population(tmp_path: Path) -> None:
     assert found["outside-population-trace"].items == ("trace",)
 
 
+def test_far_off_on_most_features_at_once_is_another_unit(tmp_path: Path) -> None:
+    highest = system("tlm").scaling.undo(system("tlm").population.highest)
+    far = highest + 5 * system("tlm").scaling.sd * [1, 1, 0, 0]
+    found = remarks(tmp_path, usual(1), usual(2) * 0.01 + far)
+    assert found["another-unit-ref"].refusal
+    assert "outside-range-ref" not in found
+    one = highest + 5 * system("tlm").scaling.sd * [1, 0, 0, 0]
+    assert "another-unit-ref" not in remarks(tmp_path, usual(1), usual(2) * 0.01 + one)
+
+
 def test_outside_the_range_and_unlike_the_population(tmp_path: Path) -> None:
     highest = system("tlm").scaling.undo(system("tlm").population.highest)
     found = remarks(tmp_path, usual(1), usual(2) * 0.01 + highest * [1.6, 1, 1, 1])
@@ -74,6 +85,15 @@ def test_seen_in_training(tmp_path: Path) -> None:
     found = remarks(tmp_path, seen[:1], seen[2:4])
     assert "1 of 1 measurements" in found["seen-in-training-trace"].message
     assert "2 of 2 measurements" in found["seen-in-training-ref"].message
+
+
+def test_a_private_system_cannot_tell_what_was_seen(tmp_path: Path) -> None:
+    private = train(table(), "tlm", replicates=0, private=True)
+    side = evidence(tmp_path, private, table().values[:2], usual(2))[0]
+    found = check_items(private, side.side, side.items, "trace")
+    TRIGGERED.update(remark.code for remark in found)
+    assert "training-unknown" in {remark.code for remark in found}
+    assert "seen-in-training" not in {remark.code for remark in found}
 
 
 def test_the_same_measurement_on_both_sides(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def ratio() -> System:
 BAD: dict[str, tuple[Callable[[], System], str, str]] = {
     "empty file": (plain, "", "empty"),
     "header alone": (plain, f"{HEADER}\n", "a header and no measurement under it"),
-    "missing feature": (plain, "K39,Ti49,Mn55\n1,2,3\n", r"the system needs 'Rb85'.*The system's features are"),
+    "missing feature": (plain, "K39,Ti49,Mn55\n1,2,3\n", r"the system needs 'Rb85'.*The system's columns are"),
     "misspelt feature": (plain, "K39,Ti49,Mn55,Rb58\n1,2,3,4\n", "Did you mean 'Rb58'"),
     "no features at all": (plain, "a,b\n1,2\n", "the system needs 'K39', 'Ti49', 'Mn55' and 'Rb85'"),
     "a feature twice": (plain, f"{HEADER},K39\n1,2,3,4,5\n", "K39"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 import os
@@ -70,7 +71,8 @@ def test_train_then_case_in_processes_of_their_own(tmp_path: Path) -> None:
     assert "robust, trained on 150 measurements of 50 sources in 3 features" in said
     assert "Cllr" in said
     assert "These pairs support LRs from 1/" in said
-    assert said.endswith("System: glass.safetensors")
+    digest = hashlib.sha256((tmp_path / "glass.safetensors").read_bytes()).hexdigest()
+    assert said.endswith(f"System: glass.safetensors SHA-256: {digest} Keep it in the laboratory's archive.")
     system = load(tmp_path / "glass.safetensors")
     about = system.about
     assert system.features == FEATURES[:3]

@@ -140,6 +140,38 @@ def test_replicates_do_not_change_the_system() -> None:
         np.testing.assert_allclose(llrs, llrs[0], rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("model", "step"),
+    [*(("tlm", step) for step in CALIBRATIONS), ("robust", "pav"), ("ntlm-single-pairs-n1", "pav")],
+)
+def test_replicates_have_a_calibration_of_their_own(model: str, step: str) -> None:
+    options = {"epochs": 5} if model.startswith("ntlm") else None
+    system = train(instances(), f"{model}+{step}", options=options, replicates=4)
+    assert len({tuple(chain.describe()[0].values()) for chain in system.calibrations}) > 2
+    assert {chain.names for chain in system.calibrations} == {(step,)}
+
+
+@pytest.mark.parametrize("step", ["pav", "elub", "iv"])
+def test_the_interval_of_an_lr_at_the_end_of_its_calibration_has_a_width(step: str) -> None:
+    """The calibrated LR is the outermost that the pairs support, which depends on the sources that there happened to be."""
+    table = instances(90, 4)
+    system = train(table, f"tlm+{step}", replicates=20)
+    middle, apart = table.values.mean(axis=0), 3 * table.values.std(axis=0)
+    interval = system.explain([middle - apart], [middle + apart]).interval
+    assert interval is not None
+    assert interval.upper - interval.lower > 0.02
+    assert interval.lower <= system.llr([middle - apart], [middle + apart]) <= interval.upper
+
+
+@pytest.mark.filterwarnings("ignore::lindley.models.classical.ShrinkageWarning")
+def test_too_few_sources_for_replicates_with_a_calibration_are_told() -> None:
+    table = instances(10, 2)
+    train(table, "tlm+logistic", replicates=0)
+    few = Table.from_arrays(table.values[:15], [*table.source[:10], "5", "6", "7", "8", "9"])
+    with pytest.raises(LindleyError, match=r"half of the sources.*replicates=0"):
+        train(few, "tlm+logistic", replicates=12)
+
+
 def test_the_steps_of_a_name_are_those_of_the_chain() -> None:
     chain = fitted("tlm+logistic+elub", instances=(2, 2)).stage.system.calibration
     assert chain.names == ("logistic", "elub")

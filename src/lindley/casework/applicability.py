@@ -15,15 +15,20 @@ from numpy.typing import NDArray
 
 from lindley.llrs import Floats
 from lindley.models.two_level import item_squares
+from lindley.settings import setting
 from lindley.system.system import System, row_digests
-from lindley.system.train import squared_distance
 from lindley.table.splits import Side
 from lindley.table.table import Table
 
-__all__ = ["CHECKS", "Remark", "check_items", "check_pair", "known_rows", "same_rows", "sd_outside"]
+__all__ = ["CHECKS", "Remark", "check_items", "check_pair", "known_rows", "looks_foreign", "same_rows", "sd_outside"]
 
 ABSURD_SD = 50.0
 """Standard deviations of the population outside its range beyond which values are in another unit, or of another material."""
+FAR_SD = 3.0
+"""… and beyond which half of the features, and two at least, do not lie at once of anything like the population. No source of
+six real tables does that when a system of half of the others looks at it."""
+FAR_TIMES = 3.0
+"""… nor do they lie so many times below the lowest or above the highest value at once, where the population is positive."""
 MARGIN_SD = 0.5
 """… and within which a value a little outside the range is no news."""
 DISAGREE = 10.0
@@ -37,6 +42,16 @@ TEXTS: dict[str, dict[str, str]] = yaml.safe_load(files("lindley.casework").join
 """By code and by language."""
 CHECKS = tuple(TEXTS)
 """The codes of everything that is looked at."""
+_NOT_ALLOWED = {
+    "en": "An LR would be meaningless: compare the units with those of the training data. If the values are what they are "
+    f"meant to be, {setting('allow_outside')} gives an LR all the same, and the report says so.",
+    "nl": "Een LR zou niets betekenen: vergelijk de eenheden met die van de trainingsgegevens. Zijn de waarden zoals ze "
+    f"bedoeld zijn, dan geeft {setting('allow_outside')} toch een LR, en het rapport vermeldt dat.",
+}
+_ALLOWED = {
+    "en": "There is an LR because it was asked for all the same; the population says little about it.",
+    "nl": "Er is een LR omdat daar toch om is gevraagd; de populatie zegt er weinig over.",
+}
 _BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "onder"}}
 
 
@@ -63,14 +78,19 @@ class Remark:
         return {"code": self.code, "message": self.message, "which": self.which, "items": list(self.items)}
 
 
-def check_items(system: System, side: Side, items: Table, which: Which) -> list[Remark]:
-    """The traces or the refs on their own: their place in the population, their replicates, their history."""
+def check_items(system: System, side: Side, items: Table, which: Which, *, allow_outside: bool = False) -> list[Remark]:
+    """The traces or the refs on their own: their place in the population, their replicates, their history.
+
+    ``allow_outside``: items that look like another unit or another method get a warning in place of a refusal.
+    """
     remarks = [
         Remark(finding.code, str(finding), which=which) for finding in items.findings if finding.level == "warning"
     ]
-    remarks += _range(system, side, which)
+    remarks += _range(system, side, which, allow_outside)
     remarks += _distance(system, side, which)
     remarks += _replicates(system, side, which)
+    if not system.digests:
+        remarks.append(_remark("training-unknown", which, side.source))
     if (known := known_rows(system, items)).any():
         labels = side.source[np.unique(side.item[known])]
         remarks.append(_remark("seen-in-training", which, labels, known=known.sum(), rows=len(known)))
@@ -102,10 +122,24 @@ def sd_outside(system: System, values: Floats) -> Floats:
     return np.maximum(np.maximum(population.lowest - values, values - population.highest), 0)
 
 
+def looks_foreign(system: System, values: Floats) -> NDArray[np.bool_]:
+    """Which transformed values (rows, feature) look like another unit or another method: far off on most features at once.
+
+    A common factor moves all logarithms alike, and by few standard deviations each, so that no single feature gives it away.
+    Before a logarithm a value that is a thousand times too small is close to 0, where the range of the population may begin.
+    """
+    scaled = system.scaling(values)
+    far = sd_outside(system, scaled) > FAR_SD
+    if system.transform == "none":
+        lowest, highest = (system.scaling.undo(end) for end in (system.population.lowest, system.population.highest))
+        far |= (lowest > 0) & ((values < lowest / FAR_TIMES) | (values > highest * FAR_TIMES))
+    return np.asarray(far.sum(axis=1) >= max(2.0, len(system.features) / 2))
+
+
 def same_rows(trace: Table, ref: Table) -> list[str]:
     """The traces that share a measurement with a ref."""
-    there = {tuple(row) for row in ref.values.tolist()}
-    items = {item for row, item in zip(trace.values.tolist(), trace.item.tolist(), strict=True) if tuple(row) in there}
+    there = set(row_digests(ref.values))
+    items = {item for row, item in zip(row_digests(trace.values), trace.item.tolist(), strict=True) if row in there}
     return [trace.labels[item] for item in sorted(items)]
 
 
@@ -119,21 +153,31 @@ def _remark(code: str, which: Which | None, labels: object, refusal: bool = Fals
     return Remark(code, texts["en"], refusal, which, items, texts)
 
 
-def _range(system: System, side: Side, which: Which) -> list[Remark]:
+def _range(system: System, side: Side, which: Which, allow_outside: bool) -> list[Remark]:
     outside = sd_outside(system, system.scaling(side.values))
-    for limit, code in ((ABSURD_SD, "outside-population"), (MARGIN_SD, "outside-range")):
-        beyond = outside > limit
-        if beyond.any():
-            labels = side.source[np.unique(side.item[beyond.any(axis=1)])]
-            worst = int(np.argmax(outside.max(axis=0)))
-            facts = {"feature": system.features[worst], "size": f"{outside.max():.1f}", "limit": f"{limit:.0f}"}
-            features = _names(system, np.asarray(beyond.any(axis=0)))
-            return [_remark(code, which, labels, refusal=limit == ABSURD_SD, features=features, **facts)]
-    return []
+    if (outside > ABSURD_SD).any():
+        return [_beyond(system, side, which, outside, ABSURD_SD, "outside-population")]
+    remarks = []
+    if (foreign := looks_foreign(system, side.mean)).any():
+        then = _ALLOWED if allow_outside else _NOT_ALLOWED
+        remarks.append(_remark("another-unit", which, side.source[foreign], refusal=not allow_outside, then=then))
+    outside = np.where(foreign[side.item][:, None], 0, outside)
+    if (outside > MARGIN_SD).any():
+        remarks.append(_beyond(system, side, which, outside, MARGIN_SD, "outside-range"))
+    return remarks
+
+
+def _beyond(system: System, side: Side, which: Which, outside: Floats, limit: float, code: str) -> Remark:
+    beyond = outside > limit
+    labels = side.source[np.unique(side.item[beyond.any(axis=1)])]
+    worst = int(np.argmax(outside.max(axis=0)))
+    facts = {"feature": system.features[worst], "size": f"{outside.max():.1f}", "limit": f"{limit:.0f}"}
+    features = _names(system, np.asarray(beyond.any(axis=0)))
+    return _remark(code, which, labels, refusal=limit == ABSURD_SD, features=features, **facts)
 
 
 def _distance(system: System, side: Side, which: Which) -> list[Remark]:
-    distance = squared_distance(system.scaling(side.mean), system.population.means)
+    distance = system.population.distance_of(system.scaling(side.mean))
     far = distance > system.population.distance[-1]
     if not far.any():
         return []

@@ -16,6 +16,7 @@ from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.system.provenance import today
+from lindley.system.storage import require_finite
 from lindley.system.system import System
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
@@ -58,6 +59,7 @@ def system_facts(system: System) -> dict[str, Any]:
         "units": list(system.units),
         "transform": system.transform,
         "reference": system.reference,
+        "reference_unit": system.reference_unit,
         "bounds": list(system.bounds),
         **about,
     }
@@ -220,6 +222,7 @@ def make_case(
     language: Language = "en",
     source: str | None = None,
     sheet: str | None = None,
+    allow_outside: bool = False,
 ) -> Case:
     """Evaluate a case: one trace and one ref.
 
@@ -235,6 +238,7 @@ def make_case(
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
         sheet: of an .xlsx file.
+        allow_outside: give an LR of items that look like another unit or another method all the same; the report says so.
 
     Raises:
         Refusal: if an LR would be meaningless; with every reason.
@@ -245,7 +249,7 @@ def make_case(
         read_evidence(system, data, which, source_column=source, sheet=sheet) for which, data in sides.items()
     )
     notes = Notes(case, examiner, trace_label, ref_label)
-    return evaluate_case(system, traces, refs, load_scale(scale), language, notes)
+    return evaluate_case(system, traces, refs, load_scale(scale), language, notes, allow_outside=allow_outside)
 
 
 def read_evidence(
@@ -260,7 +264,7 @@ def read_evidence(
         source=source_column,
         sheet=sheet,
         features=system.features,
-        units=system.units,
+        units=system.column_units,
         transform=cast(TransformKind, system.transform),
         reference=system.reference,
         purpose="case",
@@ -270,7 +274,14 @@ def read_evidence(
 
 
 def evaluate_case(
-    system: System, trace: Evidence, ref: Evidence, scale: Scale, language: Language = "en", notes: Notes | None = None
+    system: System,
+    trace: Evidence,
+    ref: Evidence,
+    scale: Scale,
+    language: Language = "en",
+    notes: Notes | None = None,
+    *,
+    allow_outside: bool = False,
 ) -> Case:
     """One trace against one ref.
 
@@ -280,7 +291,7 @@ def evaluate_case(
     for evidence in (trace, ref):
         if len(evidence.labels) != 1:
             raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
-    remarks = _checked(system, trace, ref, language)
+    remarks = _checked(system, trace, ref, language, allow_outside)
     explanation = explain(system, trace.side, ref.side)
     remarks += check_pair(system, explanation.log10_lr, trace.items, ref.items)
     verbal = scale.describe(explanation.log10_lr_bounded, language)
@@ -289,19 +300,26 @@ def evaluate_case(
 
 
 def evaluate_batch(
-    system: System, trace: Evidence, ref: Evidence, command: str = "", language: Language = "en"
+    system: System,
+    trace: Evidence,
+    ref: Evidence,
+    command: str = "",
+    language: Language = "en",
+    *,
+    allow_outside: bool = False,
 ) -> Batch:
     """Every trace against every ref.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
     """
-    remarks = _checked(system, trace, ref, language)
+    remarks = _checked(system, trace, ref, language, allow_outside)
     if copied := same_rows(trace.items, ref.items):
         some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
         message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
         remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
     llr = system.llr_sides(trace.side, ref.side)
+    require_finite(llr)
     lower, upper = system.bounds
     spoken = f"{lower:.2f} to {upper:.2f}".replace("-", "−")
     beyond = np.count_nonzero((llr < lower) | (llr > upper))
@@ -314,11 +332,11 @@ def evaluate_batch(
     return Batch(system, trace, ref, llr, tuple(remarks), command)
 
 
-def _checked(system: System, trace: Evidence, ref: Evidence, language: str) -> list[Remark]:
+def _checked(system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool) -> list[Remark]:
     remarks = [
         remark
         for evidence in (trace, ref)
-        for remark in check_items(system, evidence.side, evidence.items, evidence.which)
+        for remark in check_items(system, evidence.side, evidence.items, evidence.which, allow_outside=allow_outside)
     ]
     if refusals := [remark for remark in remarks if remark.refusal]:
         raise Refusal(refusals, language)

@@ -24,6 +24,7 @@ from lindley.llrs import LN10, Floats
 from lindley.models.between import Scatter
 from lindley.models.robust.model import Robust
 from lindley.models.two_level import PairModel, item_scatter, score
+from lindley.system.storage import require_finite
 from lindley.system.system import System
 from lindley.table.splits import Side
 
@@ -116,6 +117,7 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
     raw = system.llr_sides(trace, ref) if not system.calibration.steps else None
     modelled = float(raw[0, 0]) if raw is not None else float(similarity - typicality)
     llr = modelled if raw is not None else float(system.calibrated(np.array([modelled]))[0])
+    require_finite(np.array([llr, modelled, similarity, typicality]))
     lower, upper = system.bounds
     path = _path(system, pair)
     return Explanation(

@@ -19,7 +19,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from lindley.casework.applicability import ABSURD_SD, known_rows, sd_outside
+from lindley.casework.applicability import ABSURD_SD, known_rows, looks_foreign, sd_outside
 from lindley.casework.laboratory import FIGURES, Criteria, Criterion, load_criteria
 from lindley.casework.performance import (
     DEFAULTS,
@@ -39,7 +39,6 @@ from lindley.evaluation.bootstrap import Estimate
 from lindley.evaluation.pair_grid import PairGrid
 from lindley.llrs import Floats
 from lindley.system.system import System, row_digests
-from lindley.system.train import squared_distance
 from lindley.table.table import Table
 
 __all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
@@ -212,6 +211,8 @@ def find_overlap(system: System, table: Table) -> Overlap:
 
 
 def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
+    if not system.digests:
+        return [f"{table.name}: the system is private, and cannot tell whether it was trained on these measurements"]
     overlap = find_overlap(system, table)
     if not overlap.rows:
         return []
@@ -226,7 +227,12 @@ def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
 def _require_unit(system: System, table: Table) -> list[str]:
     """Refuse a table that lies far outside the population: it is in another unit, or of another material."""
     values, population = system.scaling(table.values), system.population
-    absurd = sd_outside(system, values) > ABSURD_SD
+    absurd, foreign = sd_outside(system, values) > ABSURD_SD, looks_foreign(system, table.values)
+    if foreign.mean() > 0.5 and not absurd.any(axis=1).mean() > 0.5:
+        raise LindleyError(
+            f"{table.name}: {foreign.mean():.0%} of the measurements lie far outside the population of the system on half of "
+            "the features or more at once. They are in another unit or of another method, and the system was not made for them."
+        )
     if absurd.any(axis=1).mean() > 0.5:
         feature = system.features[int(absurd.mean(axis=0).argmax())]
         raise LindleyError(
@@ -235,6 +241,11 @@ def _require_unit(system: System, table: Table) -> list[str]:
             "another material, and the system was not made for them."
         )
     remarks = []
+    if foreign.any() and not absurd.any():
+        remarks.append(
+            f"{table.name}: {foreign.sum()} measurements lie far outside the population of the system on half of the features "
+            "or more at once, as another unit or another method would: their cases would be refused"
+        )
     if absurd.any():
         remarks.append(
             f"{table.name}: {absurd.any(axis=1).sum()} measurements lie more than {ABSURD_SD:.0f} standard deviations outside "
@@ -244,7 +255,7 @@ def _require_unit(system: System, table: Table) -> list[str]:
     means = np.zeros((len(sources), values.shape[1]))
     np.add.at(means, item, values)
     means /= np.bincount(item)[:, None]
-    if far := int((squared_distance(means, population.means) > population.distance[-1]).sum()):
+    if far := int((population.distance_of(means) > population.distance[-1]).sum()):
         remarks.append(
             f"{table.name}: {far} of {len(sources)} sources lie further from the centre of the population than any of the "
             f"{len(population.means)} training sources"

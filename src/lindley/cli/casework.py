@@ -1,4 +1,6 @@
-"""The commands of casework: ``train`` makes a system, ``case`` evaluates cases with it, ``evaluate`` validates it."""
+"""The commands of casework: ``train`` makes a system, ``info`` tells what it is, ``keys`` and ``sign`` vouch for it, ``case``
+evaluates cases with it, ``evaluate`` validates it.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,19 @@ if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
     from lindley.casework.validation import Validation
 
-__all__ = ["case", "evaluate", "train"]
+__all__ = ["case", "evaluate", "info", "keys", "sign", "train"]
 
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
 REPORT_ENDINGS = (".html", ".htm", ".json", ".csv")
+Signed = Annotated[
+    Path | None,
+    typer.Option(
+        "--require-signature",
+        metavar="PUBLIC_KEY",
+        help="Refuse a system that was not signed with the private key of this one ('lindley sign').",
+    ),
+]
 
 
 @reads_table()
@@ -45,6 +55,13 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a neural model. Default: 2000.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of folds, bootstrap and training.")] = 0,
     mates: Annotated[str, typer.Option(help=MATES)] = "as-in-table",
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private",
+            help="Hold the mean of no training source: sources are moved at random first. Another system every time.",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the system file if it is there.")] = False,
 ) -> None:
     """Train a system on a table, and write it to one file, with its validation and its provenance.
@@ -72,14 +89,67 @@ def train(
             replicates=replicates,
             seed=seed,
             mates=read_mates(mates),
+            private=private,
             progress=progress.step,
         )
     configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
     if "mates" in system.about:
         configuration["mates"] = mates
-    replace(system, about={**system.about, "configuration": configuration}).save(out)
+    system = replace(system, about={**system.about, "configuration": configuration})
+    system.save(out)
     typer.echo(describe_training(system))
-    typer.echo(f"\nSystem: {out}")
+    typer.echo(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
+
+
+def info(
+    system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
+    require_signature: Signed = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Tell what a system is: its model, features, training data and validation, and what the file gives away."""
+    from lindley.casework.case import system_facts
+    from lindley.pages.case_words import describe_system
+    from lindley.system.signature import signed_with
+    from lindley.system.system import load
+
+    loaded = load(system, signed_by=require_signature)
+    if as_json:
+        typer.echo(json.dumps(system_facts(loaded), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        typer.echo(describe_system(loaded, None if require_signature else signed_with(system)))
+
+
+def keys(
+    name: Annotated[Path, typer.Argument(help="NAME.private.pem and NAME.public.pem are written.")],
+) -> None:
+    """Make a pair of keys: 'lindley sign' signs with the private one, and the public one checks it.
+
+    Needs the extra 'signing'.
+    """
+    from lindley.system.signature import make_keys
+
+    private, public = make_keys(name)
+    typer.echo(
+        f"Private key: {private}\n             Signs systems. Keep it where nobody else can read it, and not beside them."
+        f"\nPublic key:  {public}\n             Give it to everybody who evaluates cases: --require-signature {public.name}"
+    )
+
+
+def sign(
+    system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
+    key: Annotated[Path, typer.Option(help="The private key: NAME.private.pem, as 'lindley keys' writes it.")],
+) -> None:
+    """Sign a system: SYSTEM.sig is written beside it, for --require-signature. The system stays as it is.
+
+    Needs the extra 'signing'.
+    """
+    from lindley.system.signature import sign as sign_system
+    from lindley.system.system import System, read_system
+
+    data = read_system(system)
+    loaded = System.from_bytes(data, str(system))
+    place, fingerprint = sign_system(data, system, key)
+    typer.echo(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
 def case(
@@ -112,6 +182,14 @@ def case(
     examiner: Annotated[str | None, typer.Option(help="Who examined it.", rich_help_panel=REPORT)] = None,
     trace_label: Annotated[str | None, typer.Option(help="What the trace is called.", rich_help_panel=REPORT)] = None,
     ref_label: Annotated[str | None, typer.Option(help="What the reference is called.", rich_help_panel=REPORT)] = None,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            help="Give an LR of items that look like another unit or another method all the same; the report says so.",
+        ),
+    ] = False,
+    require_signature: Signed = None,
 ) -> None:
     """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
 
@@ -127,24 +205,26 @@ def case(
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
     from lindley.system.system import load
 
-    loaded = load(system)
+    loaded = load(system, signed_by=require_signature)
     evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet)
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, scale=None if scale == "nfi" else scale,
         language=None if language == "en" else language, case=case_id, examiner=examiner,
-        trace_label=trace_label, ref_label=ref_label, out=out,
+        trace_label=trace_label, ref_label=ref_label, allow_outside=allow_outside or None,
+        require_signature=require_signature, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)
-        _show_case(evaluate_case(loaded, traces, refs, words, language, notes), out, as_json)
+        evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
+        _show_case(evaluated, out, as_json)
         return
     if out is not None and out.suffix.lower() in (".html", ".htm"):
         raise LindleyError(
             f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
             "--out matrix.csv or matrix.json for the matrix of LRs."
         )
-    _show_batch(evaluate_batch(loaded, traces, refs, command, language), out, as_json)
+    _show_batch(evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json)
 
 
 def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
@@ -211,8 +291,12 @@ def _command(system: Path, **options: object) -> str:
     """The command as it would be typed, so that somebody can repeat it."""
     from lindley.settings import option_value
 
-    given = {name.replace("_", "-"): option_value(str(value)) for name, value in options.items() if value is not None}
-    return " ".join(["lindley case", option_value(str(system)), *(f"--{name} {given[name]}" for name in given)])
+    given = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {option_value(str(value))}")
+        for name, value in options.items()
+        if value is not None
+    ]
+    return " ".join(["lindley case", option_value(str(system)), *given])
 
 
 def _template(path: Path | None) -> None:
@@ -257,6 +341,7 @@ def evaluate(
     allow_overlap: Annotated[
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
+    require_signature: Signed = None,
 ) -> None:
     """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
 
@@ -273,8 +358,9 @@ def evaluate(
     from lindley.system.system import load
     from lindley.table.datasets import dataset_names
 
-    loaded = load(system)
-    of_system = {name: getattr(loaded, name) for name in ("features", "units", "transform", "reference")}
+    loaded = load(system, signed_by=require_signature)
+    of_system = {name: getattr(loaded, name) for name in ("features", "transform", "reference")}
+    of_system["units"] = loaded.column_units
     here = load_table(DataConfig(data=table, **reading), **of_system)
     there = None
     if other is not None:

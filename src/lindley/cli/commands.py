@@ -12,7 +12,7 @@ import typer
 import typer.core
 from rich.markup import escape
 
-from lindley.cli.casework import case, evaluate, train
+from lindley.cli.casework import case, evaluate, info, keys, sign, train
 from lindley.cli.console import plain_warnings, print_table, show_progress, stderr, warn
 from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, load_table, names, read_mates, reads_table
 from lindley.errors import LindleyError
@@ -248,9 +248,8 @@ def compare(
         warn(remark)
 
 
-app.command()(train)
-app.command()(case)
-app.command()(evaluate)
+for command in (train, info, case, evaluate, keys, sign):
+    app.command()(command)
 
 
 @app.command()
@@ -274,8 +273,8 @@ def data_list() -> None:
     """The named data sets: what they hold, their terms, and where they are found."""
     from lindley.table.datasets import list_datasets
 
-    for info in list_datasets():
-        typer.echo(f"{info.name}\n    {info.description} {info.size}\n    Terms: {info.terms}\n    {info.where}")
+    for each in list_datasets():
+        typer.echo(f"{each.name}\n    {each.description} {each.size}\n    Terms: {each.terms}\n    {each.where}")
 
 
 @data_app.command("export")

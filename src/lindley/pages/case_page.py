@@ -19,6 +19,7 @@ from lindley.pages.numerals import UNKNOWN, aligned, capital, fixed, measured, n
 from lindley.pages.page import asset, render_page
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
+from lindley.table.table import with_unit
 from lindley.version import __version__
 
 __all__ = ["render_case"]
@@ -103,7 +104,7 @@ def _measured(case: Case) -> Measured:
         rows.append((feature, aligned(cells) if whole else tuple(cells)))
     if whole and case.system.reference is not None:
         cells = [measured(v) for e in (case.trace, case.ref) if e.items.divisor is not None for v in e.items.divisor]
-        rows.append((case.system.reference, aligned(cells)))
+        rows.append((with_unit(case.system.reference, case.system.reference_unit), aligned(cells)))
     return Measured(tuple(columns), tuple(rows), whole)
 
 
@@ -119,7 +120,8 @@ def _times(count: int, words: dict[str, str]) -> str:
 def _transform(case: Case, words: dict[str, str]) -> str:
     if case.system.transform == "none":
         return words["none"]
-    ratio = f"({words['feature'].lower()} / {case.system.reference})" if case.system.reference else ""
+    reference = case.system.reference and with_unit(case.system.reference, case.system.reference_unit)
+    ratio = f"({words['feature'].lower()} / {reference})" if reference else ""
     return f"{case.system.transform}{ratio}"
 
 
@@ -133,7 +135,7 @@ def _system_facts(case: Case, transform: str) -> list[tuple[str, str]]:
     made_with = ", ".join(f"{package} {version}" for package, version in sorted(about["versions"].items()))
     lower, upper = map(fixed, system.bounds)
     return [
-        (words["system"], f"{case.system.file}, SHA-256 {case.system.sha256}"),
+        (words["system"], f"{case.system.file}, SHA-256 {case.system.sha256}" + _signed(case)),
         (words["model"], f"{system.name}: {ModelName.parse(system.name).words}"),
         (words["features"], f"{len(system.features)}: {', '.join(with_units(system.features, system.units))}"),
         (words["transform"], transform),
@@ -171,6 +173,11 @@ def _checks(case: Case) -> list[tuple[str, str | None]]:
 def _pairs(case: Case) -> dict[str, str]:
     validation = case.system.about["validation"]
     return {key: _count(validation.get(f"pairs_{key}")) for key in ("same", "different")}
+
+
+def _signed(case: Case) -> str:
+    key = case.system.about.get("signed_by")
+    return WORDS[case.language]["signed"].format(key=key) if key else ""
 
 
 def _count(value: Any) -> str:

@@ -9,16 +9,18 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import yaml
 
 from lindley.casework.case import Batch, Case
 from lindley.casework.laboratory import LANGUAGES, Scale
-from lindley.pages.numerals import fixed, lr_text, number, percent, ratio_text, shorten
+from lindley.pages.numerals import UNKNOWN, fixed, lr_text, number, percent, ratio_text, shorten, with_units
 from lindley.pages.page import asset
 from lindley.system.kinds import CALIBRATIONS
 from lindley.system.names import ModelName
 from lindley.system.system import System
+from lindley.table.scaling import Transform, TransformKind
 
 __all__ = [
     "WORDS",
@@ -29,6 +31,7 @@ __all__ = [
     "decided",
     "describe_batch",
     "describe_case",
+    "describe_system",
     "describe_training",
     "reading",
     "verbal_range",
@@ -200,7 +203,60 @@ def describe_training(system: System) -> str:
             "Most of its Cllr is for want of calibration: its LRs are too large or too small. The robust model, or "
             f"{system.name}+logistic, may serve better; 'lindley run' compares them."
         )
+    paragraphs.append(_gives_away(system))
     return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+
+
+def describe_system(system: System, claimed: str | None) -> str:
+    """What a system is; ``claimed`` is the key that a signature beside it names, which was not checked."""
+    about = system.about
+    if "signed_by" in about:
+        signature = f"checked, key {about['signed_by']}"
+    elif claimed is not None:
+        signature = f"names the key {claimed}; not checked: --require-signature does that"
+    else:
+        signature = "none"
+    transform = Transform(cast(TransformKind, system.transform), system.reference)
+    facts = [
+        ("System", system.file),
+        ("SHA-256", f"{system.sha256}, to compare with the laboratory's archive"),
+        ("Signature", signature),
+        ("Model", f"{system.name}: {ModelName.parse(system.name).words}"),
+        ("Columns", ", ".join(with_units(system.columns, system.column_units))),
+        ("Transform", str(transform)),
+    ]
+    if system.casework is not None:
+        data, made = (
+            about["data"],
+            ", ".join(f"{name} {version}" for name, version in sorted(about["versions"].items())),
+        )
+        facts += [
+            ("Trained on", f"{data.get('name', UNKNOWN)}, SHA-256 {data.get('sha256', UNKNOWN)}"),
+            ("Made", f"{about.get('created', UNKNOWN)}; {made}"),
+        ]
+    lines = []
+    for name, fact in facts:
+        lines += textwrap.wrap(fact, WIDTH, initial_indent=f"{name:<11}", subsequent_indent=" " * 11)
+    digest = (
+        "The digest finds accidents. It has no key, so that whoever changes a file can renew it: compare the SHA-256 with that "
+        "in the archive, or have systems signed ('lindley sign')."
+    )
+    if system.casework is None:
+        rest = f"Of an experiment with {len(system.splits)} splits; not trained for casework."
+        return "\n".join([*lines, "", rest, "", textwrap.fill(digest, WIDTH)])
+    return "\n".join([*lines, "", describe_training(system), "", textwrap.fill(digest, WIDTH)])
+
+
+def _gives_away(system: System) -> str:
+    if not system.digests:
+        return (
+            "Private: its training sources were moved at random before it learnt from them, so that it holds the mean of none. "
+            "Nor does it hold digests of their measurements: whether a case was among them cannot be told."
+        )
+    return (
+        f"The file holds the mean of each of its {len(system.population.means):,} training sources exactly, and a digest of "
+        "every measurement: who has it, has these. 'lindley train --private' makes a system that does not."
+    )
 
 
 def _remarks(words: Mapping[str, str], remarks: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ from lindley.pages.run_figures import CalibrationFigure
 from lindley.pages.run_model import calibration_panel
 from lindley.plot import draw_ece, draw_tippett
 from lindley.system.provenance import today, versions
+from lindley.system.system import System
 from lindley.table.table import Table
 from lindley.version import __version__
 
@@ -184,7 +185,7 @@ def facts(v: Validation) -> list[tuple[str, str]]:
     n = len(v.sources)
     pairs = f"{grouped(n)} same-source and {grouped(n * (n - 1))} different-source pairs"
     return [
-        ("System", f"{system.file}, SHA-256 {system.sha256}"),
+        ("System", f"{system.file}, SHA-256 {system.sha256}" + _signed(system)),
         ("Model", system.name),
         ("Trained", f"{about.get('created', '')}, on {trained_on}"),
         ("Its own validation", _own(about.get("validation", {}))),
@@ -192,13 +193,24 @@ def facts(v: Validation) -> list[tuple[str, str]]:
         ("Bounds", f"log10 LR from {figure(lower, 'log10')} to {figure(upper, 'log10')}"),
         ("Table", _table(v.table)),
         *([] if v.other is None else [("Other table", _table(v.other))]),
-        ("Overlap", f"{v.overlap}" if v.overlap.rows else "none of the measurements was used to train the system"),
+        ("Overlap", _overlap(v)),
         ("Comparison", f"{times(settings.instances)} measurements, {n} sources: {pairs}"),
         ("Criteria", v.criteria_file or "none"),
         ("Intervals", f"{LEVEL:.0%}, bootstrap over sources (or groups of them), {settings.replicates} replicates"),
         ("Draws", f"seed {settings.seed}; {draws} where figures are means over draws"),
         ("Made", f"{today()}, with " + ", ".join(f"{name} {number}" for name, number in versions().items())),
     ]
+
+
+def _signed(system: System) -> str:
+    key = system.about.get("signed_by")
+    return f", signed with the key {key}" if key else ""
+
+
+def _overlap(v: Validation) -> str:
+    if not v.system.digests:
+        return "not known: the system is private"
+    return f"{v.overlap}" if v.overlap.rows else "none of the measurements was used to train the system"
 
 
 def to_json(v: Validation) -> dict[str, Any]:
@@ -228,12 +240,14 @@ def to_json(v: Validation) -> dict[str, Any]:
         "system": {
             "file": system.file,
             "sha256": system.sha256,
+            "signed_by": about.get("signed_by"),
             "model": system.name,
             "created": about.get("created"),
             "features": list(system.features),
             "units": list(system.units),
             "transform": system.transform,
             "reference": system.reference,
+            "reference_unit": system.reference_unit,
             "bounds": list(v.bounds),
             "validation": about.get("validation"),
             "data": about.get("data"),

@@ -79,8 +79,8 @@ def fit_family(
 ) -> Iterator[Stage]:
     """Fit models that build on one root, all runs at once; each name comes after the one that it builds on.
 
-    Runs without pairs, such as the replicates of a system, take the calibration of the first run. ``table`` tells the names,
-    units and transform of the features.
+    Every run is calibrated on the pairs of its own sources; runs without pairs take the calibration of the first run.
+    ``table`` tells the names, units and transform of the features.
 
     Raises:
         LindleyError: if the sources do not do, with what is wrong with them.
@@ -151,6 +151,7 @@ class _Family:
             units=table.units,
             transform=table.transform.kind,
             reference=table.transform.reference,
+            reference_unit=table.reference_unit,
             scalings=self.scalings,
             gaussianisers=self.gaussianisers,
             model=fitted.model,

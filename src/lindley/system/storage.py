@@ -10,31 +10,45 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from lindley.calibration import Chain, Elub, InvarianceBounds, Kernel, Logistic, Pav
 from lindley.errors import LindleyError
-from lindley.llrs import LN10
+from lindley.llrs import Floats
 from lindley.models.flow import Flow
 from lindley.models.gaussianise import Quantile, YeoJohnson
-from lindley.models.two_level import take_runs
 from lindley.system.kinds import KINDS, fetch
-from lindley.table.scaling import Scaling, Transform, TransformKind
+from lindley.table.scaling import LARGEST, SMALLEST, Scaling, Transform, TransformKind
+from lindley.table.splits import Side
 
 if TYPE_CHECKING:
     from lindley.system.system import System
 
-__all__ = ["from_bytes", "require_consistent", "stored_classes", "to_bytes"]
+__all__ = [
+    "from_bytes",
+    "printable",
+    "require_consistent",
+    "require_finite",
+    "require_names",
+    "stored_classes",
+    "to_bytes",
+]
 
 KEY = "lindley"
+BOUND_STEP = 0.011
+"""Bounds lie on a grid, and may be a step of it beyond what pairs support."""
+FIGURES = ("cllr", "cllr_min", "cllr_cal", "misleading_same", "misleading_different")
+"""Of the validation."""
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 HEADER_LENGTH = 8
 T = TypeVar("T")
 Classes = Mapping[str, type[Any]]
@@ -55,14 +69,18 @@ def to_bytes(value: Any, form: str, about: Mapping[str, Any], classes: Classes) 
     tensors: dict[str, Tensor] = {}
     structure = _structure(value, "", tensors, classes)
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    header: dict[str, Any] = {"format": form, "structure": structure, "about": dict(about)}
+    header: dict[str, Any] = {"format": form, "structure": structure, "about": printable(dict(about))}
     header["sha256"] = _digest(header, tensors)
     # One key: safetensors writes several in an order that changes from run to run.
     return save(tensors, {KEY: json.dumps(header, allow_nan=False)})
 
 
-def from_bytes(data: bytes, name: str, kind: type[T], form: str, classes: Classes) -> tuple[T, dict[str, Any]]:
-    """What `to_bytes` wrote, and what travelled with it.
+def from_bytes(
+    data: bytes, name: str, kind: type[T], form: str, classes: Classes, oldest: int | None = None
+) -> tuple[T, dict[str, Any]]:
+    """What `to_bytes` wrote, and what travelled with it; ``oldest`` is the first layout that is still read.
+
+    A field with the metadata ``since`` is not in files of older layouts, and has its default then.
 
     Raises:
         LindleyError: if the file is damaged, foreign, of another format or of another version; it says which.
@@ -72,94 +90,233 @@ def from_bytes(data: bytes, name: str, kind: type[T], form: str, classes: Classe
         length = int.from_bytes(data[:HEADER_LENGTH], "little")
         if len(data) < HEADER_LENGTH or length > len(data) - HEADER_LENGTH:
             raise ValueError("it is cut off, or it is not a safetensors file")
-        metadata = json.loads(data[HEADER_LENGTH : HEADER_LENGTH + length]).get("__metadata__") or {}
+        whole = _json(data[HEADER_LENGTH : HEADER_LENGTH + length])
+        metadata = whole.get("__metadata__") or {}
         if KEY not in metadata:
             raise ValueError("it was not written by lindley")
-        header = json.loads(metadata[KEY])
-        _require_format(header.get("format"), what, int(version), name)
+        header = _json(metadata[KEY])
+        layout = _layout(header.get("format"), what, int(version) if oldest is None else oldest, int(version), name)
+        if any(max(entry["shape"], default=0) > len(data) for name, entry in whole.items() if name != "__metadata__"):
+            raise ValueError("it says that it holds more than it is long")
         tensors = load(data)
         if header["sha256"] != _digest({key: header[key] for key in ("format", "structure", "about")}, tensors):
             raise ValueError("its content was changed after it was written, or it is damaged")
-        value = _made(header["structure"], "", tensors, classes)
+        value = _made(header["structure"], "", tensors, classes, layout)
         about = dict(header["about"])
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if about != printable(about):
+            raise ValueError("what it says of itself holds control characters")
+    except LindleyError:
+        raise
+    except Exception as error:  # whatever a damaged or forged file makes of the readers of JSON and of safetensors
         detail = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
-        raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {detail}") from error
+        raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {printable(detail)}") from error
     if not isinstance(value, kind) or tensors:
         raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: it has other parts than one")
     return value, about
 
 
+def require_names(system: System) -> None:
+    """Refuse what nobody could read, or what a terminal would obey: names are printed, and columns are found by them."""
+    if not all(isinstance(name, str) and name for name in (system.name, *system.columns)):
+        raise LindleyError("its features have no names")
+    if not all(unit is None or isinstance(unit, str) for unit in system.column_units):
+        raise LindleyError("its units are no words")
+    for word in (system.name, *system.columns, *system.column_units):
+        if word is not None and _CONTROLS.search(word):
+            raise LindleyError(f"the name or unit {word!r} holds a control character: rename the column")
+
+
+def require_finite(llr: Floats) -> None:
+    """No LR is better than none that is a number."""
+    if not np.isfinite(llr).all():
+        raise LindleyError(
+            "the system gives no LR that is a number: the measurements are beyond all that it can compute with, or its file is "
+            "damaged. Look at the measurements with 'lindley check', and compare the SHA-256 of the system with the archive."
+        )
+
+
 def require_consistent(system: System, about: Mapping[str, Any]) -> None:
     """Refuse a file whose parts are whole and do not fit together."""
     n, model, runs = len(system.features), system.model, system.runs
+    axes = model.projection.shape[-1]
     if type(model).__name__ not in stored_classes():
         raise ValueError("it has no model")
-    if not all(isinstance(name, str) and name for name in (system.name, *system.features)):
-        raise ValueError("its features have no names")
-    if not all(unit is None or isinstance(unit, str) for unit in system.units):
-        raise ValueError("its units are no words")
+    require_names(system)
     if not all(isinstance(split, int) for split in system.splits) or len(system.splits) not in (0, runs):
         raise ValueError("its splits are not those of its runs")
     Transform(cast(TransformKind, system.transform), system.reference)
     _ = system.spec
     shapes: dict[str, tuple[Any, Any]] = {
-        "features": (len(set(system.features)), max(n, 1)),
+        "features": (len(set(system.columns)), max(len(system.columns), 1)),
         "units": (len(system.units), n),
         "runs": ({len(system.scalings), len(system.calibrations), len(system.gaussianisers) or runs}, {runs}),
         "mean and sd": ({array.shape for each in system.scalings for array in (each.mean, each.sd)}, {(n,)}),
         "centre": (tuple(model.centre.shape[1:]), (1, n)),
         "projection": (tuple(model.projection.shape[:2]), (runs, n)),
+        "model": (_first_dimensions(model), {runs}),
+        "axes": ({tuple(var.shape) for var in (model.var_within_trace, model.var_within_ref)}, {(runs, 1, axes)}),
     }
-    if system.casework is not None:
-        population, bounds = system.population, system.bounds
-        if len(bounds) != 2 or not -np.inf < bounds[0] <= 0 <= bounds[1] < np.inf:
-            raise ValueError("bounds")
-        shapes |= {
-            "population": (population.means.shape[1:], (n,)),
-            "range": (population.lowest.shape, population.highest.shape),
-            "match_information": (population.match_information.shape, (n,)),
-        }
     if wrong := [part for part, (found, right) in shapes.items() if found != right]:
         raise ValueError(f"shapes of {', '.join(wrong)}")
     for scaling in system.scalings:
-        if not (np.isfinite(scaling.mean).all() and np.isfinite(scaling.sd).all() and (scaling.sd > 0).all()):
+        if not ((np.abs(scaling.mean) <= LARGEST) & (scaling.sd >= SMALLEST) & (scaling.sd <= LARGEST)).all():
             raise ValueError("mean and sd")
-    if system.casework is not None and not all(
-        isinstance(about.get(key), dict) for key in ("data", "validation", "versions")
-    ):
-        raise ValueError("nothing about its making")
+    if not ((model.var_within_trace > 0).all() and (model.var_within_ref > 0).all()):
+        raise ValueError("variances within sources")
+    if system.casework is not None:
+        _require_population(system)
+        _require_facts(system, about)
     _require_lrs(system)
 
 
+def _require_population(system: System) -> None:
+    """What a case is compared with."""
+    n, known = len(system.features), system.population
+    arrays = {name: getattr(known, name) for name in _stored(known)}
+    if wrong := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
+        raise ValueError(f"population: {', '.join(wrong)}")
+    shapes = {
+        "means": (known.means.shape[1:], (n,)),
+        "range": ((known.lowest.shape, known.highest.shape), ((n,), (n,))),
+        "match_information": (known.match_information.shape, (n,)),
+        "distance": (known.distance.shape, (len(known.means),)),
+        "scatter": (known.scatter.shape, (known.scatter.size,)),
+    }
+    if wrong := [part for part, (found, right) in shapes.items() if found != right]:
+        raise ValueError(f"shapes of {', '.join(wrong)}")
+    if len(known.means) < 2 or (known.match_information < 0).any():
+        raise ValueError("population")
+    if (known.means < known.lowest - 1e-9).any() or (known.means > known.highest + 1e-9).any():
+        raise ValueError("the means of its population are not in its range")
+    if not np.allclose(np.sort(known.distance_of(known.means)), known.distance, rtol=1e-6, atol=1e-9):
+        raise ValueError("the distances of its population are not those of its means")
+    if (known.scatter < 0).any() or (np.diff(known.scatter) < 0).any():
+        raise ValueError("scatter of its population")
+    if not all(isinstance(digest, str) for digest in system.digests):
+        raise ValueError("digests")
+
+
+def _require_facts(system: System, about: Mapping[str, Any]) -> None:
+    """What a file says of its making and its validation agrees with what else is in it.
+
+    Whoever forges one number must forge those that hang together with it. Against somebody who does, there are signatures.
+    """
+    if not all(isinstance(about.get(key), dict) for key in ("data", "validation", "versions")):
+        raise ValueError("nothing about its making")
+    data, validation = about["data"], about["validation"]
+    for part, keys in ((data, ("sources", "rows")), (validation, ("pairs_same", "pairs_different"))):
+        if not all(type(part.get(key)) is int and 0 < part[key] < 2**53 for key in keys):
+            raise ValueError(f"{' and '.join(keys)} are no counts")
+    sources, same, different = data["sources"], validation["pairs_same"], validation["pairs_different"]
+    if sources != len(system.population.means) or len(system.digests) not in (0, data["rows"]):
+        raise ValueError(
+            f"it says that it was trained on {data['rows']} measurements of {sources} sources, and holds others"
+        )
+    if same > sources or different > sources**2:
+        raise ValueError(f"{same} and {different} pairs are more than {sources} sources have")
+    bounds = system.bounds
+    if len(bounds) != 2 or not all(isinstance(bound, float) for bound in bounds) or not bounds[0] <= 0 <= bounds[1]:
+        raise ValueError("bounds")
+    if bounds[0] < -np.log10(same + 1) - BOUND_STEP or bounds[1] > np.log10(different + 1) + BOUND_STEP:
+        raise ValueError(
+            f"bounds of {bounds[0]:g} and {bounds[1]:g} are more than {same} and {different} pairs support"
+        )
+    if not isinstance(validation.get("how"), str) or about.get("bootstrap") != system.runs - 1:
+        raise ValueError("its validation, or the number of its replicates")
+    figures = [validation.get(key) for key in FIGURES]
+    if not all(isinstance(value, float) and value > -1e-9 for value in figures):
+        raise ValueError("figures of the validation")
+    cllr, least, rest, *misleading = figures
+    # a misleading LR costs one bit at least
+    if max(*misleading, least) > 1 or cllr < sum(misleading) / 2 - 1e-9 or abs(cllr - least - rest) > 1e-9:
+        raise ValueError("figures of the validation contradict each other")
+
+
+def _first_dimensions(model: Any) -> set[int]:
+    """Of all tensors of a model but those that all runs share."""
+    if isinstance(model, Tensor):
+        return {model.shape[0] if model.ndim else 0}
+    if isinstance(model, tuple):
+        return set().union(*map(_first_dimensions, model))
+    if is_dataclass(model) and not isinstance(model, type):
+        own = (getattr(model, f.name) for f in fields(model) if not f.metadata.get("shared"))
+        return set().union(*map(_first_dimensions, own))
+    return set()
+
+
 def _require_lrs(system: System) -> None:
-    """Of something near the middle of what it knows."""
-    with torch.inference_mode():
-        for run in range(system.runs):
-            middle = torch.from_numpy(system.prepare(system.scalings[run].mean[None], run))
-            one = middle.expand(1, 1, -1).to(system.model.centre)
-            llr = take_runs(system.model, [run]).ln_lr(one, one) / LN10
-            trial = system.calibrated(llr.cpu().numpy(), run)
-            if trial.shape != (1, 1, 1) or not np.isfinite(trial).all():
-                raise ValueError("its model gives no LR")
+    """Of something near the middle of what it knows, measured once and twice, in all runs at once."""
+    for instances in (1, 2):
+        middle = [
+            Side(
+                np.repeat(scaling.mean[None], instances, axis=0),
+                np.zeros(instances, dtype=np.intp),
+                np.array(["middle"]),
+            )
+            for scaling in system.scalings
+        ]
+        matrices = system.uncalibrated(middle, middle)
+        trial = [system.calibrated(llr, run) for run, llr in enumerate(matrices)]
+        if any(llr.shape != (1, 1) or not np.isfinite(llr).all() for llr in (*matrices, *trial)):
+            raise ValueError("its model gives no LR")
+    if "parts" in system.spec.kind.can:
+        one = torch.from_numpy(system.prepare(system.scalings[0].mean[None])).expand(1, 1, -1).to(system.model.centre)
+        with torch.inference_mode():
+            similarity, typicality = system.point.ln_parts(one, one)
+        if not np.isfinite([float(similarity), float(typicality)]).all():
+            raise ValueError("its model has no similarity and no typicality")
 
 
-def _require_format(found: Any, what: str, version: int, name: str) -> None:
+def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
+    """The number of the layout, if it can be read."""
     kind, _, number = str(found).rpartition("/")
     if kind != what:
         raise ValueError(f"it holds a {kind.replace('-', ' ') or 'file of another kind'}")
-    if not number.isdecimal():
-        raise ValueError(f"its layout {number} is not known")
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        raise ValueError(f"its layout {number[:20]} is not known")
     if int(number) > version:
         raise LindleyError(
             f"{name} was written by a newer version of lindley (layout {number}; this one reads {version}). Install that "
             "version, or train again with this one."
         )
-    if int(number) < version:
+    if int(number) < oldest:
+        reads = version if oldest == version else f"{oldest} to {version}"
         raise LindleyError(
-            f"{name} was written by an older version of lindley (layout {number}; this one reads {version}). Use it with that "
+            f"{name} was written by an older version of lindley (layout {number}; this one reads {reads}). Use it with that "
             "version, or train the system again on the same table with this one."
         )
+    return int(number)
+
+
+def _json(text: bytes | str) -> Any:
+    """JSON as it should be: no key twice, of which readers take one or the other, and no number beyond all numbers."""
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        once = dict(found)
+        if len(once) < len(found):
+            raise ValueError("a key stands twice in its header")
+        return once
+
+    def number(digits: str) -> float:
+        if not math.isfinite(value := float(digits)):
+            raise ValueError(f"its header holds the number {digits[:20]}")
+        return value
+
+    def count(digits: str) -> int:
+        if len(digits) > 19:
+            raise ValueError(f"its header holds the number {digits[:20]}…")
+        return int(digits)
+
+    return json.loads(text, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
+
+
+def printable(value: Any) -> Any:
+    """Text, or plain JSON, with control characters made visible: it is printed some day, and a terminal would obey them."""
+    if isinstance(value, dict):
+        return {printable(key): printable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [printable(each) for each in value]
+    return _CONTROLS.sub("�", value) if isinstance(value, str) else value
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -170,8 +327,8 @@ def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _stored(kind: Any) -> list[str]:
-    return [f.name for f in fields(kind) if f.metadata.get("stored", True)]
+def _stored(kind: Any, layout: float = np.inf) -> list[str]:
+    return [f.name for f in fields(kind) if f.metadata.get("stored", True) and f.metadata.get("since", 0) <= layout]
 
 
 def _structure(value: Any, path: str, tensors: dict[str, Tensor], classes: Classes) -> Any:
@@ -196,22 +353,31 @@ def _structure(value: Any, path: str, tensors: dict[str, Tensor], classes: Class
     raise TypeError(f"{path}: a {type(value).__name__} cannot be stored")
 
 
-def _made(structure: Any, path: str, tensors: dict[str, Tensor], classes: Classes) -> Any:
+def _made(structure: Any, path: str, tensors: dict[str, Tensor], classes: Classes, layout: int) -> Any:
     """Build a branch; the tensors that it takes are taken out of ``tensors``."""
     if len(structure) == 1 and ("tensor" in structure or "array" in structure):
         tensor = tensors.pop(path)
-        if tensor.is_floating_point() and torch.isnan(tensor).any():
+        if tensor.dtype not in (torch.float64, torch.float32, torch.int64, torch.bool):
+            raise ValueError(f"{path} holds {tensor.dtype}")
+        if torch.isnan(tensor).any():
             raise ValueError(f"{path} holds NaN")
+        field = path.rpartition(".")[2]
+        # the logarithm of a weight of 0 is −∞
+        if torch.isposinf(tensor).any() or (torch.isneginf(tensor).any() and not field.startswith("ln_")):
+            raise ValueError(f"{path} holds infinite values")
+        if field.startswith("var") and (tensor < 0).any():
+            raise ValueError(f"{path} holds negative variances")
         return tensor if "tensor" in structure else tensor.numpy()
     if set(structure) == {"value"}:
         return structure["value"]
     if set(structure) == {"tuple"}:
-        return tuple(_made(part, _join(path, str(i)), tensors, classes) for i, part in enumerate(structure["tuple"]))
+        parts = enumerate(structure["tuple"])
+        return tuple(_made(part, _join(path, str(i)), tensors, classes, layout) for i, part in parts)
     kind = classes[structure["kind"]]
     inside = structure["fields"]
-    if set(inside) != set(_stored(kind)):
+    if set(inside) != set(_stored(kind, layout)):
         raise ValueError(f"{path or 'it'} does not have the fields of a {kind.__name__}")
-    return kind(**{name: _made(part, _join(path, name), tensors, classes) for name, part in inside.items()})
+    return kind(**{name: _made(part, _join(path, name), tensors, classes, layout) for name, part in inside.items()})
 
 
 def _join(path: str, name: str) -> str:

@@ -27,7 +27,16 @@ from lindley.models.gaussianise import Gaussianiser
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import PairModel, score, take_runs
 from lindley.system.names import ModelName
-from lindley.system.storage import from_bytes, require_consistent, stored_classes, to_bytes
+from lindley.system.signature import verify
+from lindley.system.storage import (
+    from_bytes,
+    printable,
+    require_consistent,
+    require_finite,
+    require_names,
+    stored_classes,
+    to_bytes,
+)
 from lindley.table.frames import by_name, columns_of
 from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -39,9 +48,13 @@ if TYPE_CHECKING:
     from lindley.casework.validation import Validation
     from lindley.table.table import Table
 
-__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "row_digests"]
+__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests", "squared_distance"]
 
-FORMAT = "lindley-system/3"
+FORMAT = "lindley-system/4"
+OLDEST = 3
+"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known."""
+OF_THE_FILE = ("file", "file_sha256", "signed_by")
+"""What ``about`` tells of the file that a system was read from; no file says that of itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +68,10 @@ class KnownSources:
     distance: Floats  # squared distance of the source means from the population's, on the axes (sources,), increasing
     match_information: Floats  # ½ log10(1 + between/within variance) of every feature on its own
 
+    def distance_of(self, points: Floats) -> Floats:
+        """Squared distance of other points (points, feature) from the population's mean."""
+        return squared_distance(points, self.means)
+
 
 @dataclass(frozen=True, eq=False)
 class Casework:
@@ -62,7 +79,7 @@ class Casework:
 
     bounds: tuple[float, float]  # log10 LR: what the validation pairs support
     population: KnownSources
-    digests: tuple[str, ...]  # of the instances that it was trained and validated on
+    digests: tuple[str, ...]  # of the instances that it was trained and validated on; none of a private system
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +102,7 @@ class System:
     calibrations: tuple[Chain, ...]  # one per run
     casework: Casework | None = None  # of a system that was trained for it
     splits: tuple[int, ...] = ()  # of an experiment, from 0; none of a system for casework
+    reference_unit: str | None = field(default=None, metadata={"since": 4})
     about: Mapping[str, Any] = field(default_factory=dict, metadata={"stored": False})  # its making and its validation
 
     def __repr__(self) -> str:
@@ -133,7 +151,7 @@ class System:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Of the instances that it was trained and validated on."""
+        """Of the instances that it was trained and validated on; none of a private system."""
         return self._for_casework().digests
 
     def _for_casework(self) -> Casework:
@@ -169,6 +187,7 @@ class System:
             model=take_runs(self.model, runs),
             calibrations=tuple(self.calibrations[run] for run in runs),
             splits=tuple(self.splits[run] for run in runs if self.splits),
+            about={**self.about, "bootstrap": len(runs) - 1} if "bootstrap" in self.about else self.about,
         )
 
     def for_split(self, split: int) -> System:
@@ -256,7 +275,9 @@ class System:
         >>> system.llr_matrix([trace_1, trace_2], [ref_1, ref_2, ref_3]).shape  # doctest: +SKIP
         (2, 3)
         """
-        return self.llr_sides(self.side(traces, "trace"), self.side(refs, "ref"))
+        llr = self.llr_sides(self.side(traces, "trace"), self.side(refs, "ref"))
+        require_finite(llr)
+        return llr
 
     def explain(self, trace: Any, ref: Any) -> Explanation:
         """All that can be said about one trace and one ref, given as in `llr`.
@@ -316,11 +337,20 @@ class System:
         """What an instance consists of: the features, and the reference that they are divided by, if any."""
         return self.features if self.reference is None else (*self.features, self.reference)
 
+    @property
+    def column_units(self) -> tuple[str | None, ...]:
+        """Of the ``columns``, where they are known."""
+        return self.units if self.reference is None else (*self.units, self.reference_unit)
+
     def instances(self, item: Any, name: str) -> Floats:
         """One item, as `llr` takes it, as an array (instances, columns)."""
         columns = self.columns
         try:
-            array = by_name(item, columns, name) if columns_of(item) is not None else np.asarray(item, dtype=np.float64)
+            array = (
+                by_name(item, columns, name, self.column_units)
+                if columns_of(item) is not None
+                else np.asarray(item, dtype=np.float64)
+            )
         except (TypeError, ValueError) as error:
             raise LindleyError(f"{name}: not an array of numbers ({error})") from error
         if array.ndim <= 1:
@@ -345,7 +375,8 @@ class System:
 
     def to_bytes(self) -> bytes:
         """The content of a system file."""
-        kept = {key: value for key, value in self.about.items() if key not in ("file", "file_sha256")}
+        require_names(self)
+        kept = {key: value for key, value in self.about.items() if key not in OF_THE_FILE}
         return to_bytes(self, FORMAT, kept, stored_classes(System, Casework, KnownSources))
 
     def save(self, path: str | Path) -> None:
@@ -355,33 +386,58 @@ class System:
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> System:
         """What `to_bytes` gave; ``path`` is where it was, for messages and for `about`."""
-        system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources))
+        system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources), OLDEST)
         try:
             require_consistent(system, about)
-        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError, LindleyError) as error:
+        except Exception as error:
             # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
             raise LindleyError(
-                f"{path} does not hold a lindley system: its parts do not fit together ({error})"
+                f"{path} does not hold a lindley system: its parts do not fit together ({printable(str(error))})"
             ) from error
+        about = {key: value for key, value in about.items() if key not in OF_THE_FILE}
         about |= {"file": Path(path).name, "file_sha256": hashlib.sha256(data).hexdigest()}
         return replace(system, about=about)
 
 
-def load(path: str | Path) -> System:
+def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:
     """Read a system that ``lindley train`` or ``lindley run`` wrote. Nothing in the file is executed.
+
+    The digest in the file finds accidents. ``signed_by`` is a public key: a system that was not signed with its private key
+    (``lindley sign``), or was changed after that, is refused.
 
     >>> import lindley
     >>> system = lindley.load("glass.safetensors")  # doctest: +SKIP
     >>> system.features, system.bounds  # doctest: +SKIP
     (('K39', 'Ti49', 'Mn55'), (-2.03, 2.76))
     """
+    data = read_system(path)
+    if signed_by is None:
+        return System.from_bytes(data, str(path))
+    key = verify(data, Path(path), Path(signed_by))
+    system = System.from_bytes(data, str(path))
+    return replace(system, about={**system.about, "signed_by": key})
+
+
+def read_system(path: str | Path) -> bytes:
+    """The content of what may be a system file."""
     try:
-        data = Path(path).read_bytes()
+        if Path(path).exists() and not Path(path).is_file():
+            raise LindleyError(f"{path} cannot be read: it is not a file.")
+        return Path(path).read_bytes()
     except FileNotFoundError:
         raise LindleyError(f"there is no file {path}. 'lindley train' writes systems.") from None
-    except OSError as error:
-        raise LindleyError(f"{path} cannot be read ({error.strerror or error}).") from error
-    return System.from_bytes(data, str(path))
+    except (OSError, ValueError) as error:  # a name with a NUL in it is the latter
+        raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    except MemoryError:
+        raise LindleyError(f"{path} is larger than the memory of this machine: it is not a system.") from None
+
+
+def squared_distance(points: Floats, means: Floats) -> Floats:
+    """Squared Mahalanobis distance of points from the mean of the source means, with a little of the diagonal added."""
+    covariance = np.cov(means, rowvar=False).reshape(means.shape[1], -1)
+    covariance += 1e-3 * np.diag(np.diag(covariance))
+    centred = points - means.mean(axis=0)
+    return cast(Floats, np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T))
 
 
 def row_digests(values: Floats) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ is scored by a model of the others, and all those LRs together give the calibrat
 system itself is fitted on all sources. A network stops on sources that it has not seen, so a share of them is kept for that,
 and its figures on them flatter it a little.
 
-How sure the model is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
-with replacement, or, for some kinds, on half of the sources.
+How sure the system is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
+with replacement, or on half of the sources; and calibrated on held-out pairs of these.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from numpy.typing import NDArray
 from lindley.calibration import Elub
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import summary
-from lindley.llrs import Floats
 from lindley.models.classical import estimate_moments
 from lindley.models.two_level import item_squares
+from lindley.settings import setting
 from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_family
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
-from lindley.system.system import Casework, KnownSources, System, row_digests
+from lindley.system.system import Casework, KnownSources, System, row_digests, squared_distance
 from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, mate_share
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["Trained", "fit_table", "squared_distance", "train"]
+__all__ = ["Trained", "disguised", "fit_table", "train"]
 
 VALIDATION = 1 / 3
 """Of the sources, kept from a network."""
 MIN_SOURCES = 10
+PRIVATE_SHARE = 0.1
+"""Of the variance between sources that is noise in a private system."""
 Rows = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Progress = Callable[[str, str, float], None]
@@ -53,6 +55,7 @@ def train(
     seed: int = 0,
     mates: Mates = "as-in-table",
     device: str = "cpu",
+    private: bool = False,
     progress: Progress = lambda doing, detail, done: None,
 ) -> System:
     """Train a system for casework on all sources of a table.
@@ -66,6 +69,8 @@ def train(
         mates: how often another source is of the same group: ``as-in-table``, ``never``, or a share. Fit, calibration,
             bounds and validation go by it.
         device: where a network is trained, cpu or cuda.
+        private: learn from sources that were moved at random (`disguised`), so that the system holds the mean of none of them;
+            nor does it hold digests of their measurements. It is another one every time.
         progress: told what is done.
 
     Raises:
@@ -86,10 +91,18 @@ def train(
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
     estimate_moments([_drawn(table, np.arange(len(table.values)), None)])  # tells of shrinkage, once and of all sources
+    to_learn = disguised(table, np.random.default_rng()) if private else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trained = fit_table(
-            table, name, seed=seed, replicates=replicates, validated=True, mates=mates, settings=settings
+            table,
+            name,
+            seed=seed,
+            replicates=replicates,
+            validated=True,
+            mates=mates,
+            to_learn=to_learn,
+            settings=settings,
         )
     system, llrs = trained.stage.system, trained.stage.held_out[0]
     bounds = Elub.fit(llrs)
@@ -115,6 +128,7 @@ def train(
             **metrics,
         },
         "bootstrap": replicates,
+        "private": private,
     }
     if (share := mate_share(table, mates)) is not None:
         about["mates"] = {"setting": mates, "share": share}
@@ -122,7 +136,9 @@ def train(
     return replace(
         system,
         casework=Casework(
-            (float(bounds.lower), float(bounds.upper)), _known_sources(system, table), row_digests(table.values)
+            (float(bounds.lower), float(bounds.upper)),
+            _known_sources(system, to_learn),
+            () if private else row_digests(table.values),
         ),
         about=about,
     )
@@ -148,6 +164,7 @@ def fit_table(
     keep: bool = False,
     validated: bool = False,
     mates: Mates = "as-in-table",
+    to_learn: Table | None = None,
     settings: Settings = DEFAULTS,
 ) -> Trained:
     """Fit a model on a table that is not split: the system of its first run, and replicates.
@@ -162,42 +179,56 @@ def fit_table(
         keep: keep that share from any model, for somebody else's use.
         validated: whether LLRs of held-out pairs are wanted also where no calibration needs them.
         mates: how often two different sources are of one group.
+        to_learn: the same rows with other values, for the models to learn from; pairs have the values of the table.
         settings: how to fit.
 
     Raises:
         LindleyError: if there are too few sources, or too few with several instances.
     """
-    own, share = run_seed(seed, 0), mate_share(table, mates)
+    own, to_learn = run_seed(seed, 0), table if to_learn is None else to_learn
     trained = name.kind.is_trained
     kept = np.zeros(len(table.values), dtype=np.bool_)
     if trained or (keep and validation > 0):
         kept = _kept(table, validation, stream(own, "unseen"))
     seen, unseen = np.flatnonzero(~kept), np.flatnonzero(kept)
-    learn = _drawn(table, seen, None, mates=share)
-    others = _drawn(table, unseen, None, mates=share) if trained else None
+    learn = _drawn(to_learn, seen, None)
+    others = _drawn(table, unseen, None) if trained else None
     pairs = None
     if name.calibrations or validated:
-        pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"), share)
+        pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
     again = stream(own, "replicates")
-    materials = [
-        Material(learn, others, pairs, own, table.name),
-        *(
-            Material(
-                _replicate(table, seen, name.kind.halves, again, share), others, None, run_seed(seed, run), table.name
-            )
-            for run in range(1, replicates + 1)
-        ),
-    ]
+    materials = [Material(learn, others, pairs, own, table.name)]
+    for run in range(1, replicates + 1):
+        part, pairs = _replicate(table, to_learn, seen, unseen, name, instances, again)
+        materials.append(Material(part, others, pairs, run_seed(seed, run), table.name))
+    materials = [_with_mates(each, mate_share(table, mates)) for each in materials]
     *_, stage = fit_family(name.family, materials, table, settings)
     return Trained(stage, kept, _how(name, table))
 
 
-def squared_distance(points: Floats, means: Floats) -> Floats:
-    """Squared Mahalanobis distance of points from the mean of the source means, with a little of the diagonal added."""
-    covariance = np.cov(means, rowvar=False).reshape(means.shape[1], -1)
-    covariance += 1e-3 * np.diag(np.diag(covariance))
-    centred = points - means.mean(axis=0)
-    return cast(Floats, np.einsum("ij,ij->i", centred, np.linalg.solve(covariance, centred.T).T))
+def disguised(table: Table, rng: np.random.Generator, share: float = PRIVATE_SHARE) -> Table:
+    """The same table with every group of sources moved at random, so that nothing learnt from it holds a source's mean.
+
+    A mean m becomes μ + √(1 − s) (m − μ) + √s e, where μ is the mean and e a draw from the covariance of all of them: they
+    have the mean and the covariance that they had, and a share s of their variance is noise. Measurements keep their places
+    around their source, and sources theirs in their group. Whoever knew the random numbers could undo it, so that they must
+    not come from a seed.
+    """
+    groups, code = np.unique(table.group, return_inverse=True)
+    means = np.zeros((len(groups), table.values.shape[1]))
+    np.add.at(means, code, table.values)
+    means /= np.bincount(code)[:, None]
+    centre, covariance = means.mean(axis=0), np.cov(means, rowvar=False).reshape(means.shape[1], -1)
+    noise = rng.multivariate_normal(np.zeros(len(centre)), covariance, size=len(groups), method="eigh")
+    moved = centre + np.sqrt(1 - share) * (means - centre) + np.sqrt(share) * noise
+    return replace(table, values=table.values + (moved - means)[code], raw=None)
+
+
+def _with_mates(material: Material, share: float | None) -> Material:
+    """The same material, with the share of mates that its pairs stand for."""
+    parts = {name: getattr(material, name) for name in ("learn", "unseen", "pairs")}
+    given = {name: replace(part, mates=share) for name, part in parts.items() if part is not None}
+    return replace(material, **given)
 
 
 def _require_explainable(name: ModelName) -> None:
@@ -228,31 +259,29 @@ def _how(name: ModelName, table: Table) -> str:
             "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
             "these figures a little; one instance against one"
         )
-    folds = max(2, min(FOLDS, len(np.unique(table.group)) // 2))
+    folds = _folds(table.group)
     return f"cross-fitting: {folds} folds of sources, each scored by a model {name.kind.of_others}, one instance against one"
 
 
+def _folds(group: NDArray[np.str_]) -> int:
+    """As `deal_folds` deals them."""
+    return max(2, min(FOLDS, len(np.unique(group)) // 2))
+
+
 def _drawn(
-    table: Table,
-    rows: Index,
-    rng: np.random.Generator | None,
-    n_trace: int = 1,
-    n_ref: int | None = None,
-    mates: float | None = None,
+    table: Table, rows: Index, rng: np.random.Generator | None, n_trace: int = 1, n_ref: int | None = None
 ) -> Part:
     """``n_trace`` instances of every source as its trace, and ``n_ref``, or all others, as its ref."""
     return Part.drawn(
         table.values[rows], table.source[rows], table.group[rows],
-        n_trace=n_trace, n_ref=n_ref, rng=rng, complete=n_ref is not None, mates=mates,
+        n_trace=n_trace, n_ref=n_ref, rng=rng, complete=n_ref is not None,
     )  # fmt: skip
 
 
-def _pairs(
-    table: Table, rows: Index, instances: tuple[int, int], rng: np.random.Generator, mates: float | None
-) -> Part:
+def _pairs(table: Table, rows: Index, instances: tuple[int, int], rng: np.random.Generator) -> Part:
     """Pairs like those that a calibration is for, of sources that have the instances."""
     n_trace, n_ref = instances
-    pairs = _drawn(table, rows, rng, n_trace, n_ref, mates)
+    pairs = _drawn(table, rows, rng, n_trace, n_ref)
     if len(pairs.trace.source) < 2:
         raise LindleyError(
             f"a calibration needs pairs like those that it is for, of {n_trace} trace and {n_ref} ref "
@@ -284,22 +313,56 @@ def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
     return cast(Rows, kept[code])
 
 
-def _replicate(table: Table, rows: Index, halves: bool, rng: np.random.Generator, mates: float | None) -> Part:
-    """Other sources that there might have been: groups drawn with replacement, or half of them without.
+def _replicate(
+    table: Table,
+    to_learn: Table,
+    seen: Index,
+    unseen: Index,
+    name: ModelName,
+    instances: tuple[int, int],
+    rng: np.random.Generator,
+) -> tuple[Part, Part | None]:
+    """Other sources that there might have been, to learn from; and pairs of them to calibrate on, where the name asks for it.
 
-    A source that is drawn twice becomes two. Where such a pair would be taken for two related sources, half of the sources
-    are drawn instead: they scatter as much as a bootstrap of all of them does, (1 − ½)/(n/2) = 1/n.
+    Groups are drawn with replacement, and a source that is drawn twice becomes two. Where such a pair would be taken for two
+    related sources, or for two different ones that look the same, half of the sources are drawn instead: they scatter as
+    much as a bootstrap of all of them does, (1 − ½)/(n/2) = 1/n.
     """
+    trained, calibrated = name.kind.is_trained, bool(name.calibrations)
+    if name.kind.halves or (calibrated and not trained):
+        seen = _half(table, seen, rng)
+        part = _drawn(to_learn, seen, None)
+    else:
+        part = _bootstrap(to_learn, seen, rng)
+    if not calibrated:
+        return part, None
+    rows = _half(table, unseen, rng) if trained else seen
+    pairs = _drawn(table, rows, rng, *instances)
+    # one more than there are folds: two of them are in one fold
+    if (found := len(pairs.ref.source)) <= (needed := 1 if trained else _folds(table.group[rows])):
+        raise LindleyError(
+            f"{table.name}: the calibration of a replicate is fitted on half of the sources, and {found} of these have the "
+            f"measurements for a pair, where it takes {needed + 1} at least. Give more sources with replicates, or leave out "
+            f"the interval with {setting('replicates', '0')}."
+        )
+    return part, pairs
+
+
+def _half(table: Table, rows: Index, rng: np.random.Generator) -> Index:
+    """The rows of half of the groups."""
     groups, code = np.unique(table.group[rows], return_inverse=True)
-    if halves:
-        drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
-        return _drawn(table, rows[np.isin(code, drawn)], None, mates=mates)
+    drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
+    return rows[np.isin(code, drawn)]
+
+
+def _bootstrap(table: Table, rows: Index, rng: np.random.Generator) -> Part:
+    groups, code = np.unique(table.group[rows], return_inverse=True)
     members = np.split(rows[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
     chosen = [members[group] for group in rng.integers(len(groups), size=len(groups))]
     index = np.concatenate(chosen)
     time = np.repeat(np.arange(len(chosen)), [len(each) for each in chosen]).astype(np.str_)
     source, group = (np.strings.add(np.strings.add(labels[index], "#"), time) for labels in (table.source, table.group))
-    return Part.drawn(table.values[index], source, group, mates=mates)
+    return Part.drawn(table.values[index], source, group)
 
 
 def _known_sources(system: System, table: Table) -> KnownSources:

@@ -19,7 +19,17 @@ from lindley.table.files import Grid
 from lindley.table.findings import Finding, did_you_mean, listing, quoted
 from lindley.table.scaling import Transform, TransformKind
 
-__all__ = ["Purpose", "Reading", "Roles", "assign_roles", "feature_places", "given_units", "plain_names", "split_unit"]
+__all__ = [
+    "Purpose",
+    "Reading",
+    "Roles",
+    "assign_roles",
+    "column_units",
+    "feature_places",
+    "given_units",
+    "plain_names",
+    "split_unit",
+]
 
 Purpose = Literal["split", "whole", "case"]
 ROLES = ("source", "group", "instance")
@@ -56,11 +66,15 @@ class Reading:
         """What is done to the features."""
         return Transform(self.transform, self.reference)
 
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The columns that a system computes with: its features, and the reference that they are divided by, if any."""
+        return (*(self.features or ()), *([] if self.reference is None else [self.reference]))
+
     @cached_property
-    def required_units(self) -> tuple[str | None, ...]:
-        """A unit, or None, for each of the ``features`` that are wanted."""
-        wanted = self.features or ()
-        return given_units(self.units, wanted, (None,) * len(wanted))
+    def required_units(self) -> Units:
+        """A unit, or None, for each of the ``wanted`` columns."""
+        return column_units(self.units, self.wanted, (None,) * len(self.wanted), self.reference is not None)
 
 
 @dataclass(frozen=True)
@@ -83,14 +97,12 @@ def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
         (reference,) = _headers(grid, [reading.reference]) if reading.reference is not None else [None]
         findings = _unknown_names(grid, {**named, "include": include, "ignore": ignore, "reference": reference})
     else:
-        wanted, findings = feature_places(grid.header, reading.features, reading.required_units, grid.file)
-        findings += _units_not_given(grid, wanted, dict(zip(reading.features, reading.required_units, strict=True)))
+        wanted, findings = feature_places(grid.header, reading.wanted, reading.required_units, grid.file)
+        findings += _units_untold(grid, wanted, dict(zip(reading.wanted, reading.required_units, strict=True)))
         findings += _unknown_names(grid, named)
+        divisor = wanted.pop(reading.reference, None) if reading.reference is not None else None
+        reference = None if divisor is None else grid.header[divisor]
         include = tuple(grid.header[place] for place in wanted.values())
-        references = [] if reading.reference is None else [reading.reference]
-        found, missing = feature_places(grid.header, references, [None] * len(references), grid.file)
-        findings += missing
-        reference = next((grid.header[place] for place in found.values()), None)
     findings += _double_parts(grid.file, {**named, "reference": reference}, include, ignore)
     spoken_for = {*named.values(), reference, *include, *ignore}
     roles: dict[str, int | None] = {}
@@ -128,7 +140,7 @@ def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
 def feature_places(
     header: Sequence[str], features: Sequence[str], units: Sequence[str | None], file: str
 ) -> tuple[dict[str, int], list[Finding]]:
-    """Where the features of a system stand, in its order; errors for those that are missing or in another unit."""
+    """Where the columns of a system stand, in its order; errors for those that are missing or in another unit."""
     named = [split_unit(name) for name in header]
     places: dict[str, int] = {}
     findings = []
@@ -153,19 +165,24 @@ def feature_places(
     if missing:
         message = f"the system needs {listing(quoted(missing), 8)}, and the table has no such column"
         meant = did_you_mean(missing[0], [name for name, _ in named])
-        fix = f"{meant}The system's features are {listing(quoted(features), 30)}"
+        fix = f"{meant}The system's columns are {listing(quoted(features), 30)}"
         findings.append(Finding("error", "missing-feature", message, fix, file))
     return places, findings
 
 
-def _units_not_given(grid: Grid, places: Mapping[str, int], units: Mapping[str, str | None]) -> list[Finding]:
-    """A header without units is taken at its word."""
-    untold = [name for name, place in places.items() if units[name] and split_unit(grid.header[place])[1] is None]
-    if not untold:
-        return []
-    message = f"the header gives no unit for {listing(quoted(untold), 8)}"
-    fix = f"Taken to be as in training: {listing(sorted({str(units[name]) for name in untold}), 8)}"
-    return [Finding("note", "unit-not-given", message, fix, grid.file)]
+def _units_untold(grid: Grid, places: Mapping[str, int], units: Mapping[str, str | None]) -> list[Finding]:
+    """Units that only the header knows, or only the system: nothing tells whether they are the same."""
+    told = {name: split_unit(grid.header[place])[1] for name, place in places.items()}
+    findings = []
+    if untold := [name for name in places if units[name] and told[name] is None]:
+        message = f"the header gives no unit for {listing(quoted(untold), 8)}"
+        fix = f"Taken to be as in training: {listing(sorted({str(units[name]) for name in untold}), 8)}"
+        findings.append(Finding("note", "unit-not-given", message, fix, grid.file))
+    if unknown := [grid.header[place] for name, place in places.items() if told[name] and not units[name]]:
+        message = f"the header gives a unit for {listing(quoted(unknown), 8)}, and the system was trained without one"
+        fix = f"Make sure that the training data were in the same unit; {setting('units')} says it at training"
+        findings.append(Finding("warning", "unit-not-checked", message, fix, grid.file))
+    return findings
 
 
 def _headers(grid: Grid, names: Sequence[str]) -> tuple[str, ...]:
@@ -286,6 +303,23 @@ def given_units(
                 f"{setting('units')} says that {feature} is in {after}, and its header says {before}: which is right?"
             )
     return tuple(given.get(feature) or unit for feature, unit in zip(features, known, strict=True))
+
+
+def column_units(
+    units: str | Mapping[str, str] | Sequence[str | None] | None, columns: Sequence[str], known: Units, divided: bool
+) -> Units:
+    """The units of the features and, where they are ``divided`` by one, of the reference behind them, as in `given_units`.
+
+    One unit for all is the reference's too, unless its header tells another; a list may leave the reference out.
+
+    >>> column_units("ppm", ["K39", "Si28"], (None, "%"), divided=True)
+    ('ppm', '%')
+    """
+    if divided and isinstance(units, str) and "=" not in units and known[-1] is not None:
+        return (*given_units(units, columns[:-1], known[:-1]), known[-1])
+    if divided and not isinstance(units, str | Mapping | None) and len(units) == len(columns) - 1:
+        units = (*units, None)
+    return given_units(units, columns, known)
 
 
 def _parsed(text: str, features: Sequence[str]) -> dict[str, str]:

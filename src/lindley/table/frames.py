@@ -40,19 +40,21 @@ def columns_of(data: Any) -> dict[str, Column] | None:
     return {str(name): _column(frame[name]) for name in frame.columns}
 
 
-def by_name(data: Any, wanted: Sequence[str], what: str) -> NDArray[np.float64]:
+def by_name(
+    data: Any, wanted: Sequence[str], what: str, units: Sequence[str | None] | None = None
+) -> NDArray[np.float64]:
     """The wanted columns in their order, (rows, wanted), of anything that `columns_of` knows; ``what`` names it in errors.
 
     A column ``K39 [ppm]`` is K39, too. A cell that is missing becomes NaN.
 
     Raises:
-        LindleyError: if a column is not there, or there are two for one.
+        LindleyError: if a column is not there, there are two for one, or one says another unit than ``units``.
     """
     columns = columns_of(data)
     if columns is None:
         raise LindleyError(f"{what}: named columns are needed, as those of a data frame or a dictionary")
     names = list(columns)
-    places, findings = feature_places(names, wanted, [None] * len(wanted), what)
+    places, findings = feature_places(names, wanted, units or [None] * len(wanted), what)
     if findings:
         raise LindleyError(" ".join(map(str, findings)))
     try:

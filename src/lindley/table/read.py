@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from lindley.table.columns import (
     Reading,
     Roles,
     assign_roles,
+    column_units,
     feature_places,
-    given_units,
     plain_names,
     split_unit,
 )
@@ -31,7 +31,7 @@ from lindley.table.files import Grid, read_delimited, read_workbook
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted, stop
 from lindley.table.frames import frame_grid
 from lindley.table.scaling import Transform, TransformKind
-from lindley.table.table import Table
+from lindley.table.table import Table, with_unit
 
 __all__ = ["Examination", "examine_table", "read_table"]
 
@@ -168,13 +168,16 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     found = errors_first(findings)
     if labels is None or any(finding.level == "error" for finding in found):
         raise TableError(found)
-    features, units = _named(headers, reading)
+    divided = transform.reference is not None
+    if divided:
+        headers = (*headers, grid.header[cast(int, roles.reference)])
+    names, units = _named(headers, reading)
     columns = raw if reference is None else np.column_stack([raw, reference])
-    if transform.reference is not None and reading.features is None:
-        transform = replace(transform, reference=split_unit(transform.reference)[0])
+    n = raw.shape[1]
     return Table(
-        str(reading.name), transformed, features, labels.source, labels.group, labels.instance,
-        found, units, transform, None if transform.kind == "none" else columns,
+        str(reading.name), transformed, names[:n], labels.source, labels.group, labels.instance,
+        found, units[:n], replace(transform, reference=names[n] if divided else None),
+        None if transform.kind == "none" else columns, reference_unit=units[n] if divided else None,
     )  # fmt: skip
 
 
@@ -189,12 +192,12 @@ def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Findin
 
 
 def _named(headers: tuple[str, ...], reading: Reading) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
-    """What the features are called, and their units."""
+    """What the features, and the reference behind them, are called, and their units."""
     if reading.features is not None:
         units = (unit or split_unit(header)[1] for unit, header in zip(reading.required_units, headers, strict=True))
-        return tuple(reading.features), tuple(units)
-    features, told = plain_names(headers)
-    return features, given_units(reading.units, features, told)
+        return reading.wanted, tuple(units)
+    names, told = plain_names(headers)
+    return names, column_units(reading.units, names, told, reading.reference is not None)
 
 
 def _refuse_settings(reading: Reading, why: str) -> None:
@@ -210,7 +213,10 @@ def _select(table: Table, reading: Reading) -> Table:
     """A table that was read already: as it is, or in the features and the units of a system."""
     table = replace(table, name=reading.name or table.name)
     if reading.features is None:
-        return replace(table, units=given_units(reading.units, table.features, table.units))
+        reference, n = table.transform.reference, len(table.features)
+        names = (*table.features, *([] if reference is None else [reference]))
+        units = column_units(reading.units, names, table.column_units, reference is not None)
+        return replace(table, units=units[:n], reference_unit=None if reference is None else units[n])
     if table.transform != reading.applied:
         logged = reading.transform != "none"
         raise LindleyError(
@@ -218,18 +224,24 @@ def _select(table: Table, reading: Reading) -> Table:
             f"{table.name} was read with {table.transform}. Read a file, and make sure that it holds measurements and not "
             "their logarithms; 'lindley data export' writes a named data set to one."
         )
-    places, problems = feature_places(table.header, reading.features, reading.required_units, table.name)
+    n = len(table.features)
+    header = [
+        *table.header,
+        *([] if reading.reference is None else [with_unit(reading.reference, table.reference_unit)]),
+    ]
+    places, problems = feature_places(header, reading.wanted, reading.required_units, table.name)
     if problems:
         raise TableError([*table.findings, *problems])
-    order = list(places.values())
+    order = [place for place in places.values() if place < n]
     raw = table.raw
     if raw is not None:
-        raw = raw[:, [*order, *range(len(table.features), raw.shape[1])]]
+        raw = raw[:, [*order, *range(n, raw.shape[1])]]
     return replace(
         table,
         values=table.values[:, order],
         features=tuple(reading.features),
-        units=tuple(unit or table.units[place] for unit, place in zip(reading.required_units, order, strict=True)),
+        units=tuple(unit or table.units[place] for unit, place in zip(reading.required_units, order, strict=False)),
+        reference_unit=table.reference_unit or (None if reading.reference is None else reading.required_units[-1]),
         raw=raw,
     )
 

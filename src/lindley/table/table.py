@@ -22,7 +22,7 @@ from lindley.table.scaling import Transform
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = ["Table", "export_csv", "write_atomically", "write_new"]
+__all__ = ["Table", "export_csv", "with_unit", "write_atomically", "write_new"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,7 @@ class Table:
     transform: Transform = Transform()  # noqa: RUF009 - frozen
     raw: NDArray[np.float64] | None = None  # (rows, columns) before a transform; the reference last
     files: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of what was read
+    reference_unit: str | None = None  # of what the features were divided by, where it is known
 
     def __post_init__(self) -> None:
         rows = len(self.values)
@@ -111,11 +112,14 @@ class Table:
         return None if self.raw is None or self.transform.reference is None else self.raw[:, -1]
 
     @property
+    def column_units(self) -> tuple[str | None, ...]:
+        """Of the features, and of the reference behind them, where there is one."""
+        return self.units if self.transform.reference is None else (*self.units, self.reference_unit)
+
+    @property
     def header(self) -> tuple[str, ...]:
         """The features with their units, as in ``K39 [ppm]``."""
-        return tuple(
-            name if unit is None else f"{name} [{unit}]" for name, unit in zip(self.features, self.units, strict=True)
-        )
+        return tuple(map(with_unit, self.features, self.units))
 
     def sha256(self) -> str:
         """A digest of the measurements and their labels: equal for equal data, whatever file held them."""
@@ -124,6 +128,15 @@ class Table:
             digest.update("\x1f".join(map(str, labels)).encode() + b"\x1e")
         digest.update(np.ascontiguousarray(self.values, dtype="<f8").tobytes())
         return digest.hexdigest()
+
+
+def with_unit(name: str, unit: str | None) -> str:
+    """A column as headers name it.
+
+    >>> with_unit("K39", "ppm"), with_unit("ratio", None)
+    ('K39 [ppm]', 'ratio')
+    """
+    return name if unit is None else f"{name} [{unit}]"
 
 
 def export_csv(table: Table, path: str | Path) -> None:

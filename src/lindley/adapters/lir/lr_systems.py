@@ -262,8 +262,7 @@ class SavedSystem(_PairSystem):
                 f"feature_names of the data are {', '.join(map(str, named))}, and it has {n} columns: a step "
                 "before has changed them. Set feature_names to what they are now."
             )
-        units = (*system.units, *(None for _ in columns[len(system.features) :]))
-        return by_name(instances, columns, units)
+        return by_name(instances, columns, system.column_units[: len(columns)])
 
     def _transformed(self, values: Floats, transformed: bool) -> Floats:
         """Instances (pairs, instances, feature) after the system's own transform; those with a NaN stay so."""

@@ -63,7 +63,7 @@ class CasePairs(DataProvider):  # type: ignore[misc]
         """One row per pair, of all refs with the first trace, then with the second, and so on."""
         with told_in_yaml():
             traces = self.trace.load("case")
-            refs = self.ref.load("case", features=traces.features, units=traces.units)
+            refs = self.ref.load("case", features=traces.features, units=traces.column_units)
         pairs = case_pairs(_items(traces), _items(refs), **_told_fields(traces))
         return pairs.replace(source_ids=np.array(list(product(traces.labels, refs.labels))))
 
