@@ -28,10 +28,11 @@ from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
 from lindley.system.kinds import KINDS
 from lindley.system.names import ModelName
-from lindley.table.columns import Purpose
+from lindley.table.columns import Decimal, Purpose
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
+from lindley.table.workbook import Hidden
 
 __all__ = [
     "BUILT_IN",
@@ -92,7 +93,13 @@ class DataConfig(_ShortForm):
     reference_column: str | None = Field(
         default=None, description="divide every feature by this column before the logarithm"
     )
-    sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first")
+    sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first that is seen")
+    hidden: Hidden | None = Field(
+        default=None, description="include hidden rows and columns of an .xlsx file, or ignore them; default: an error"
+    )
+    decimal: Decimal | None = Field(
+        default=None, description="the decimal mark, where numbers such as 1,934 could be 1.934 or 1934"
+    )
     allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
     units: str | None = Field(
         default=None,

@@ -147,15 +147,15 @@ def check_rows(data: Measurements, *, allow_duplicates: bool = False, of_a_case:
             copies.append((row, known, source))
         holders.setdefault(key, {}).setdefault(source, row)
     if of_a_case:
-        fix = "If one was copied, leave it out"
-        return [
-            Finding("warning", "repeated-row", f"identical measurements of '{source}': they would count twice", fix,
-                    data.file, (known, row))
-            for row, known, source in copies
-        ]  # fmt: skip
+        if not copies:
+            return []
+        cases = [f"row {row} repeats row {known} of {quoted([source])[0]}" for row, known, source in copies]
+        message = f"identical measurements would count more than once: {listing(cases)}"
+        rows = tuple(sorted({place for row, known, _ in copies for place in (row, known)}))
+        return [Finding("warning", "repeated-row", message, "If one was copied, leave it out", data.file, rows)]
     findings = []
     if copies:
-        cases = [f"row {row} repeats row {known} of source '{source}'" for row, known, source in copies]
+        cases = [f"row {row} repeats row {known} of source {quoted([source])[0]}" for row, known, source in copies]
         message = f"{listing(cases)}: a copied row makes replicates look better than they are"
         fix = f"Delete the copies; if they were truly measured so, allow them with {setting('allow_duplicates')}"
         rows = tuple(row for row, _, _ in copies)
@@ -171,7 +171,7 @@ def _shared_rows(file: str, shared: Sequence[dict[str, int]]) -> Finding:
     pairs: dict[tuple[str, ...], list[int]] = {}
     for holder in shared:
         pairs.setdefault(tuple(holder), []).extend(holder.values())
-    cases = [f"{' and '.join(quoted(names))} (rows {listing(rows, 6)})" for names, rows in pairs.items()]
+    cases = [f"{listing(quoted(names), 4)} (rows {listing(rows, 6)})" for names, rows in pairs.items()]
     message = f"different sources share an identical row: {listing(cases, 5)}"
     fix = "If they are one source under two names, give them one label and keep the row once"
     rows = tuple(sorted(row for each in pairs.values() for row in each))
