@@ -175,7 +175,6 @@ class TestLines:
             ("data: a.csv\nmodels:\n", "line 2, models: must be a list"),
             ("data: a.csv\nmodels: tlm\n", "line 2, models: must be a list"),
             ("data: a.csv\nmodels: []\n", "line 2, models: there is no model to run"),
-            ("data: a.csv\nmodels: &again [*again]\n", "line 2, models.0: must be a name"),
         ],
     )  # fmt: skip
     def test_the_line_of_what_is_wrong(self, tmp_path: Path, text: str, start: str) -> None:

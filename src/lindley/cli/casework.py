@@ -125,8 +125,8 @@ def case(
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
-        scale=None if scale == "nfi" else scale, language=None if language == "en" else language, case=case_id, examiner=examiner,
-        trace_label=trace_label, ref_label=ref_label, out=out,
+        scale=None if scale == "nfi" else scale, language=None if language == "en" else language,
+        case=case_id, examiner=examiner, trace_label=trace_label, ref_label=ref_label, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 BUILT_IN = ("demo", "paper")
+MOST = 1_000_000_000
+"""Of anything that is counted."""
 
 
 class _Section(BaseModel):
@@ -126,13 +128,14 @@ class DataConfig(_ShortForm):
 class TrainingConfig(_Section):
     """How the neural models are trained; the classical ones have no use for it. The defaults are the paper's."""
 
-    epochs: int = Field(default=2000, ge=1, description="passes over the training pairs or sources")
-    batch: int = Field(default=50, ge=1, description="same-source pairs, or sources, in a batch")
+    epochs: int = Field(default=2000, ge=1, le=MOST, description="passes over the training pairs or sources")
+    batch: int = Field(default=50, ge=1, le=MOST, description="same-source pairs, or sources, in a batch")
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of AdamW")
     weight_decay: float = Field(default=1e-2, ge=0, allow_inf_nan=False, description="of AdamW")
     group: int = Field(
         default=11,
         ge=1,
+        le=MOST,
         description="splits that are worked on together, at most: more are faster, fewer lose less when a run is broken off",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
@@ -215,12 +218,21 @@ class Experiment(_Section):
     @classmethod
     def _plain(cls, name: str) -> str:
         """The name becomes part of the name of a folder, and must not lead elsewhere."""
-        if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" ."):
+        if not name.isprintable() or set(name) & set("/\\") or not name.strip(" ."):
             raise ValueError(
-                f"the experiment cannot be called '{name}': its name becomes part of the name of a folder. Give a "
+                f"the experiment cannot be called {name!r}: its name becomes part of the name of a folder. Give a "
                 "plain name, without / and \\, such as 'name: glass' in the YAML file."
             )
         return name
+
+    @field_validator("protocol", "training", mode="before")
+    @classmethod
+    def _no_truth_values(cls, value: Any) -> Any:
+        """YAML's yes would be read as the number 1."""
+        for name, given in value.items() if isinstance(value, dict) else ():
+            if isinstance(given, bool):
+                raise ValueError(f"{name} must be a number or a name, and not yes or no")
+        return value
 
     @field_validator("protocol", mode="wrap")
     @classmethod

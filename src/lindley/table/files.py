@@ -42,7 +42,7 @@ FORMULA = _Formula()
 
 
 class Shown(float):
-    """A number that Excel shows as another one, as per cent or in thousands, or does not show: nobody can tell what is meant."""
+    """A number that Excel shows as another one, as per cent or in thousands, or not at all: which is meant is not known."""
 
     how: str
 
