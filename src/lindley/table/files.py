@@ -9,6 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lindley.limits import limit, limit_text
@@ -238,19 +239,26 @@ def _detect_delimiter(text: str) -> str | None:
     best: tuple[float, float] | None = None
     chosen = None
     for delimiter in _PREFERRED:
-        reader = csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter)
-        filled = (record for record in reader if any(field.strip() for field in record))
-        try:
-            header, *rows = itertools.islice(filled, _ROWS + 1)
-        except (csv.Error, ValueError):  # no row at all
-            continue
-        if len(header) == 1:
+        header, *rows = _first_rows(text, delimiter) or [[]]
+        if len(header) < 2:
             continue
         fitting = sum(_fits(record, len(header)) for record in rows) / max(len(rows), 1)
         numbers = sum(map(_numbers_in, rows)) / max(sum(map(len, rows)), 1)
         if best is None or (min(fitting, _NEARLY_ALL), numbers) > best:
             best, chosen = (min(fitting, _NEARLY_ALL), numbers), delimiter
     return chosen
+
+
+def _first_rows(text: str, delimiter: str) -> list[Record]:
+    """The first rows that are not blank; fewer where one does not read, which is told when all are read."""
+    rows: list[Record] = []
+    with suppress(csv.Error):
+        for record in csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter):
+            if any(field.strip() for field in record):
+                rows.append(record)
+            if len(rows) > _ROWS:
+                break
+    return rows
 
 
 def _fits(record: Record, width: int) -> bool:

@@ -1,6 +1,6 @@
 """Excel workbooks (.xlsx) as columns of cells: one sheet, as it is seen on the screen, or what is hidden is asked about.
 
-openpyxl reads the book: its sheets, texts, styles and single cells. The cells of the sheet are gathered here by their own
+openpyxl reads the book (its sheets, texts and styles) and single cells. The cells of the sheet are gathered here by their own
 coordinates, so that none is lost where they stand out of order, and nothing is kept of those that are empty.
 """
 
@@ -11,7 +11,8 @@ import io
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, iterparse
@@ -61,15 +62,10 @@ def read_workbook(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # openpyxl warns of styles and validations, which hold no measurements
-            book = _open(file, data)
-            try:
-                states = {page.title: page.sheet_state for page in book.worksheets}
-                if len(states) < len(book.worksheets):
-                    raise _Damaged("two of its sheets have one name")
-                chosen, findings = _choose(file, states, sheet)
+            _require_small(file, data)
+            with _open(data) as book:
+                chosen, findings = _choose(file, book.states, sheet)
                 read = _read_sheet(book, chosen)
-            finally:
-                book.close()
     except TableError:
         raise
     except _Damaged as error:
@@ -98,10 +94,8 @@ def _require_workbook(file: str, data: bytes) -> None:
         stop("corrupt-workbook", "the content is not that of an Excel workbook", fix, file)
 
 
-def _open(file: str, data: bytes) -> Any:
-    """The book, if it unpacks to no more than the limit; no part of a zip file gives more than it says."""
-    import openpyxl  # loaded here: it takes a quarter of a second, and a CSV needs none of it
-
+def _require_small(file: str, data: bytes) -> None:
+    """Refuse what unpacks to more than the limit; no part of a zip file gives more than it says."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         unpacked = sum(part.file_size for part in archive.infolist())
     message = f"the workbook of {len(data) / 1e6:,.1f} MB unpacks to {unpacked / 1e6:,.0f} MB"
@@ -110,7 +104,42 @@ def _open(file: str, data: bytes) -> Any:
         stop("too-large", f"{message}; {limit_text('TABLE_MB')}", fix, file)
     if unpacked > 10_000_000 and unpacked > _MOST_PACKED * len(data):
         stop("too-large", f"{message}, as no table of measurements does", fix, file)
-    return openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+
+
+@dataclass
+class _Book:
+    """What is known of a workbook before a sheet is read."""
+
+    archive: zipfile.ZipFile
+    texts: list[str]
+    styles: Any  # openpyxl's workbook, which knows formats and dates
+    states: dict[str, str]  # of the sheets by their names, in order: visible, hidden or veryHidden
+    parts: dict[str, str]  # where in the archive they are
+
+
+@contextmanager
+def _open(data: bytes) -> Iterator[_Book]:
+    """The steps of openpyxl's own reader, less those that look into every sheet."""
+    from openpyxl.reader.excel import ExcelReader  # here: it takes a quarter of a second, and a CSV needs none of it
+    from openpyxl.styles.stylesheet import apply_stylesheet
+
+    reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+    with reader.archive:
+        reader.read_manifest()
+        reader.read_strings()
+        reader.read_workbook()
+        apply_stylesheet(reader.archive, reader.wb)
+        sheets = [(sheet, link) for sheet, link in reader.parser.find_sheets() if link.Type.endswith("/worksheet")]
+        book = _Book(
+            reader.archive,
+            reader.shared_strings,
+            reader.wb,
+            {sheet.name: sheet.state for sheet, _ in sheets},
+            {sheet.name: link.target for sheet, link in sheets},
+        )
+        if len(book.states) < len(sheets):
+            raise _Damaged("two of its sheets have one name")
+        yield book
 
 
 def _choose(file: str, states: Mapping[str, str], sheet: str | None) -> tuple[str, list[Finding]]:
@@ -143,19 +172,18 @@ def _choose(file: str, states: Mapping[str, str], sheet: str | None) -> tuple[st
     return seen[0], []
 
 
-def _read_sheet(book: Any, name: str) -> _Sheet:
+def _read_sheet(book: _Book, name: str) -> _Sheet:
     """All cells of a sheet by their coordinates. What was read is forgotten at once, so that empty cells take no memory."""
     from openpyxl.worksheet._reader import WorkSheetParser
 
-    page = book[name]
-    shown = _shown_otherwise(book)
+    styles = book.styles
+    shown = _shown_otherwise(styles)
     sheet = _Sheet()
-    unseen_rows = unseen_columns = False  # where nothing is said of one
-    told_rows: set[int] = set()
+    unseen_columns = False  # those of which nothing is said
     told_columns: set[int] = set()
-    with book._archive.open(page._worksheet_path) as source:
+    with book.archive.open(book.parts[name]) as source:
         parser = WorkSheetParser(
-            source, page._shared_strings, True, book.epoch, book._date_formats, book._timedelta_formats
+            source, book.texts, True, styles.epoch, styles._date_formats, styles._timedelta_formats
         )
         opened: list[Element] = []
         parts = 0  # of the cell that is open
@@ -168,11 +196,9 @@ def _read_sheet(book: Any, name: str) -> _Sheet:
                     raise _Damaged(f"a cell of row {parser.row_counter} has more than {_MOST_PARTS:,} parts")
                 if tag == "row":
                     _begin_row(parser, element)
-                    told_rows.add(parser.row_counter)
                     if _is_hidden(element, "ht"):
                         sheet.hidden_rows.add(parser.row_counter)
                 elif tag == "sheetFormatPr":
-                    unseen_rows = _flag(element, "zeroHeight")
                     unseen_columns = _is_zero(element.get("defaultColWidth"))
                 elif tag == "col":
                     some = range(int(element.attrib["min"]), min(int(element.attrib["max"]), _COLUMNS) + 1)
@@ -186,8 +212,6 @@ def _read_sheet(book: Any, name: str) -> _Sheet:
                 parts = 0
             if not parts and opened:
                 opened[-1].clear()
-    if unseen_rows:
-        sheet.hidden_rows |= sheet.cells.keys() - told_rows
     if unseen_columns:
         sheet.hidden_columns |= {place for cells in sheet.cells.values() for place in cells} - told_columns
     return sheet
@@ -249,14 +273,14 @@ def _is_hidden(element: Element, size: str) -> bool:
     return _flag(element, "hidden") or _is_zero(element.get(size))
 
 
-def _shown_otherwise(book: Any) -> dict[int, str]:
+def _shown_otherwise(styles: Any) -> dict[int, str]:
     """The styles, by their numbers, that show a number as another one, and how."""
     from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
 
     shown = {}
-    for number, style in enumerate(book._cell_styles):
+    for number, style in enumerate(styles._cell_styles):
         own = style.numFmtId - BUILTIN_FORMATS_MAX_SIZE
-        code = BUILTIN_FORMATS.get(style.numFmtId, "") if own < 0 else book._number_formats[own]
+        code = BUILTIN_FORMATS.get(style.numFmtId, "") if own < 0 else styles._number_formats[own]
         how = _how_shown(code)
         if how:
             shown[number] = how
