@@ -24,6 +24,7 @@ __all__ = [
     "Summary",
     "check_counts",
     "check_features",
+    "check_range",
     "check_rows",
     "render_summary",
     "summarise",
@@ -87,11 +88,12 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
 def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
     """Features that tell nothing or cannot be computed with.
 
-    These are constant ones, ones whose squares leave the range of floating point, and, where all labels are known,
-    ones that never vary within a source and numbers of rows.
+    These are constant ones, copies of another, ones whose squares leave the range of floating point, and, where all labels
+    are known, ones that never vary within a source and numbers of rows.
     """
     findings = []
     codes = np.unique(data.labels.source, return_inverse=True)[1]
+    first: dict[bytes, str] = {}
     for place, name in enumerate(data.features):
         values = data.transformed[:, place]
         finite = np.isfinite(values)
@@ -107,6 +109,9 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             findings.append(Finding("error", "constant-feature", message, leave_out, data.file, (), name))
         elif leaves_range(values[finite]):
             findings.append(_value_range(data, place, leave_out))
+        elif finite.all() and (same := first.setdefault(values.tobytes(), name)) != name:
+            message = f"the feature has the values of '{same}' in every row, and would count twice"
+            findings.append(Finding("error", "repeated-feature", message, leave_out, data.file, (), name))
         elif not data.labels.complete:
             continue
         elif _constant_within(values[finite], codes[finite], tolerance):
@@ -124,6 +129,12 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
                     fix += f" or {setting('instance', name)}"
                 findings.append(Finding("warning", "looks-like-instance", message, fix, data.file, (), name))
     return findings
+
+
+def check_range(data: Measurements) -> list[Finding]:
+    """Values of a case that are so large that nothing can be computed of them."""
+    large = np.flatnonzero((np.abs(data.transformed) > LARGEST).any(axis=0))
+    return [_value_range(data, place, "Check the cell") for place in large.tolist()]
 
 
 def check_rows(data: Measurements, *, allow_duplicates: bool = False, of_a_case: bool = False) -> list[Finding]:

@@ -17,7 +17,7 @@ from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
 from lindley.table.cells import Numbers, mark_findings, number_findings, parse_numbers, read_labels, similar_labels
-from lindley.table.check import Measurements, Summary, check_counts, check_features, check_rows, summarise
+from lindley.table.check import Measurements, Summary, check_counts, check_features, check_range, check_rows, summarise
 from lindley.table.columns import (
     ROLES,
     Decimal,
@@ -188,7 +188,7 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
 
 def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
     if reading.purpose == "case":
-        return check_rows(data, of_a_case=True)
+        return check_range(data) + check_rows(data, of_a_case=True)
     findings = check_counts(data, to_split=reading.purpose == "split") if data.labels.complete else []
     findings += check_features(data, logged=logged)
     if data.labels.complete:
