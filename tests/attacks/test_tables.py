@@ -197,6 +197,13 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any], str, str]] = 
     "workbook: INF": ("t.xlsx", lambda: book(sheet(put((5, 1, b"INF")))), {}, "not-finite", "'INF'"),
     "workbook: 1_000": ("t.xlsx", lambda: book(sheet(put((5, 1, b"1_000")))), {}, "not-a-number", "'1_000'"),
     "workbook: other digits": ("t.xlsx", lambda: book(sheet(put((5, 1, "١٢".encode())))), {}, "not-a-number", "row 5"),
+    "workbook: a comma in a number": (
+        "t.xlsx",
+        lambda: book(sheet(put((5, 1, b"1,5")))),
+        {},
+        "corrupt-workbook",
+        "B5 has the number 1,5",
+    ),
     "workbook: hexadecimal": ("t.xlsx", lambda: book(sheet(put((5, 1, b"0x10")))), {}, "not-a-number", "'0x10'"),
     "shown as per cent": ("t.xlsx", lambda: shown("0.0%"), {}, "shown-otherwise", "shown as per cent"),
     "shown in thousands": ("t.xlsx", lambda: shown("#,##0,"), {}, "shown-otherwise", "shown in thousands"),

@@ -231,6 +231,8 @@ def _add_cell(sheet: _Sheet, parser: Any, element: Element, shown: Mapping[int, 
     value: object
     if kind == "s" and text and not (text.isascii() and text.isdigit()):
         raise _Damaged(f"the cell {element.get('r')} has a text number {text[:20]}")
+    if kind == "n" and text and "," in text:
+        raise _Damaged(f"the cell {element.get('r')} has the number {text[:20]}")
     if kind == "n" and text and not _is_number(text):  # told as a cell that is no number, with its row and column
         value = text
         element[:] = []
