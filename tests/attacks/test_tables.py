@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -633,7 +634,7 @@ TOLD: dict[str, tuple[str, Callable[[], bytes], dict[str, Any], str, str, str]] 
         {},
         "merged-labels",
         "warning",
-        "'7' / 7 (a number)",
+        "'7' / 7 (no text)",
     ),  # type: ignore[arg-type]
     "decimal numbers as labels": (
         "t.xlsx",
@@ -793,6 +794,31 @@ def test_sources_that_are_missing_are_not_one_source() -> None:
     examined = examine_table(VALUES, source=numbers)
     assert found(examined, "empty-source").rows == (5,)
     assert found(examine_table(VALUES, source=np.repeat(np.arange(8) / 10, 3)), "numbers-as-labels").level == "warning"
+
+
+def test_labels_that_numpy_would_cut() -> None:
+    labels = ["S1\0", *LABELS[1:]]
+    assert found(examine_table({"source": labels, "K39": VALUES[:, 0]}), "binary-label").rows == (0,)
+
+
+def test_cells_that_are_no_plain_values() -> None:
+    frame = {"source": [["a"], {"b": 1}, *LABELS[2:]], "K39": [object(), [1], 1j, *VALUES[3:, 0]]}
+    assert found(examine_table(frame), "not-a-number").rows == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300 + ".csv", "a\0b.csv", "x" * 5000 + ".xlsx", "", ".", "..", "/", "\ud800.csv"]
+)
+def test_names_that_no_file_can_have(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for purpose in ("split", "case"):
+        assert examine_table(name, purpose=purpose).table is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    assert found(examine_table(tmp_path / "t.csv"), "not-a-file").level == "error"
 
 
 # memory and many of a kind

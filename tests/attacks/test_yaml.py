@@ -174,6 +174,13 @@ def test_bytes_that_are_no_text(data: bytes, tmp_path: Path) -> None:
     assert "mine.yaml" in refusal(load_experiment, path)
 
 
+@pytest.mark.parametrize("name", ["x" * 300 + ".yaml", "a\0b.yaml", "\ud800", "", "."])
+@pytest.mark.parametrize("load", [load_experiment, load_scale, load_criteria], ids=["experiment", "scale", "criteria"])
+def test_names_that_no_file_can_have(load: Callable[[str], object], name: str) -> None:
+    with pytest.raises(LindleyError, match="there is no"):
+        load(name)
+
+
 def test_an_alias_of_some_options_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(

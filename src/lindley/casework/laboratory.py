@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document
+from lindley.experiment.documents import Document, is_file
 
 __all__ = [
     "BUILT_IN_SCALES",
@@ -129,7 +129,7 @@ def load_scale(name_or_path: str) -> Scale:
     """A built-in scale, or one from a YAML file."""
     if name_or_path in BUILT_IN_SCALES:
         document = Document.read(files("lindley.casework").joinpath("scales", f"{name_or_path}.yaml"))
-    elif Path(name_or_path).is_file():
+    elif is_file(name_or_path):
         document = Document.read(Path(name_or_path))
     else:
         raise LindleyError(
@@ -229,7 +229,7 @@ def load_criteria(path: str | Path) -> Criteria:
         LindleyError: with the line and the cause of everything that does not read.
     """
     path = Path(path)
-    if not path.exists():
+    if not is_file(str(path)):
         raise LindleyError(
             f"there is no file {path} of criteria. 'lindley evaluate --criteria-template {path.name}' writes one to change."
         )

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document, Place
+from lindley.experiment.documents import Document, Place, is_file
 from lindley.system.kinds import KINDS
 from lindley.system.names import ModelName
 from lindley.table.columns import Decimal, Purpose
@@ -353,7 +353,7 @@ def _without(model: Any, replaced: Mapping[str, Any]) -> Any:
 def _read(name_or_path: str) -> Document:
     if name_or_path in BUILT_IN:
         document = Document.read(files("lindley.experiment").joinpath(f"{name_or_path}.yaml"), name_or_path)
-    elif Path(name_or_path).is_file():
+    elif is_file(name_or_path):
         document = Document.read(Path(name_or_path))
     else:
         raise LindleyError(

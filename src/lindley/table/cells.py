@@ -156,19 +156,19 @@ def similar_labels(labels: Iterable[str], role: str, file: str, column: str | No
 
 def _merged_labels(grid: Grid, cells: Sequence[object], labels: Sequence[str], name: str) -> list[Finding]:
     """Cells that are read as one label although they differ: by spaces around them, or a number and a text."""
-    forms: dict[str, dict[str, None]] = defaultdict(dict)
+    forms: dict[str, dict[str | None, None]] = defaultdict(dict)
     for cell, label in zip(cells, labels, strict=True):
         if label:
-            forms[label][visible(cell) if isinstance(cell, str) else f"{label} ({_kind(cell)})"] = None
-    merged = [" / ".join(list(each)[:4]) for each in forms.values() if len(each) > 1]
+            forms[label][cell if isinstance(cell, str) else None] = None
+    merged = [
+        " / ".join(f"{label} (no text)" if form is None else visible(form) for form in list(each)[:4])
+        for label, each in forms.items()
+        if len(each) > 1
+    ]
     if not merged:
         return []
     message = f"cells that differ by spaces, or as text and number, were read as one label: {listing(merged, 8)}"
     return [Finding("warning", "merged-labels", message, "If they are two, name them differently", grid.file, (), name)]
-
-
-def _kind(cell: object) -> str:
-    return "a number" if isinstance(cell, int | float) and not isinstance(cell, bool) else "no text"
 
 
 def _numbers_as_labels(grid: Grid, cells: Sequence[object], name: str) -> list[Finding]:
@@ -211,13 +211,15 @@ def _count_within(source: Sequence[str]) -> list[str]:
 def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
     """Cells that hold no label, or one that Excel may have made up."""
     name = grid.header[place]
-    empty, broken, dates = [], [], []
+    empty, broken, dates, cut = [], [], [], []
     for row, cell in zip(grid.rows, grid.columns[place], strict=True):
         if cell is FORMULA or is_blank(cell):
             empty.append(row)
         elif isinstance(cell, str):
             if cell[:1] == "#" and cell in EXCEL_ERRORS:
                 broken.append(row)
+            elif "\0" in cell:  # at its end, numpy would drop it
+                cut.append(row)
         elif isinstance(cell, datetime.date | datetime.time | datetime.timedelta):
             dates.append(row)
     fill = f"Name the {role} in every row; merged cells hold their text in the first row only"
@@ -227,6 +229,7 @@ def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
     cases: tuple[tuple[list[int], Level, str, str, str], ...] = (
         (empty, "error", f"empty-{role}", "is empty", fill),
         (broken, "error", "excel-error", "is the error of an Excel formula", "Mend the formula"),
+        (cut, "error", "binary-label", "holds a NUL character", "Write the label as plain text"),
         (dates, "warning", "date-label", made_up, "If so, type the labels again in cells of format Text"),
     )
     return [

@@ -143,7 +143,11 @@ def _read(data: Any, reading: Reading) -> Table:
         _refuse_settings(reading, f"{knows}'lindley data export {data}' and read that.")
         return _select(load_dataset(str(data)), reading)
     path = Path(data)
-    if path.is_dir() and reading.purpose == "case":
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # of a name that is too long
+        stop("missing-file", f"the file cannot be looked for ({error.strerror})", "Check the path", path.name)
+    if is_folder and reading.purpose == "case":
         return _read_folder(path, reading)
     content = _content(path)
     grid, findings = _cells(path, content, reading)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import itertools
 import re
 import warnings
 import zipfile
@@ -78,8 +79,9 @@ def read_workbook(
     start, *rows = sorted(read.cells)
     places = sorted({place for cells in read.cells.values() for place in cells})
     _require_room(file, len(rows) + 1, len(places))
-    if gaps := sorted(set(range(1, max(read.cells))) - read.cells.keys() - read.hidden_rows):
-        findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=tuple(gaps)))
+    between = itertools.chain.from_iterable(range(a + 1, b) for a, b in itertools.pairwise([0, start, *rows]))
+    if gaps := tuple(row for row in between if row not in read.hidden_rows):
+        findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=gaps))
     header, *records = ([read.cells[row].get(place) for place in places] for row in (start, *rows))
     return build_grid(file, header, records, rows, findings, places=places, header_row=start), findings
 
