@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
@@ -24,7 +25,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document, Place, is_file
+from lindley.experiment.documents import Document, Place
 from lindley.system.kinds import KINDS
 from lindley.system.names import ModelName
 from lindley.table.columns import Decimal, Purpose
@@ -353,7 +354,7 @@ def _without(model: Any, replaced: Mapping[str, Any]) -> Any:
 def _read(name_or_path: str) -> Document:
     if name_or_path in BUILT_IN:
         document = Document.read(files("lindley.experiment").joinpath(f"{name_or_path}.yaml"), name_or_path)
-    elif is_file(name_or_path):
+    elif os.path.isfile(name_or_path):  # which says no of a name that is too long
         document = Document.read(Path(name_or_path))
     else:
         raise LindleyError(

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import yaml
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
 
-__all__ = ["Document", "Place", "is_file"]
+__all__ = ["Document", "Place"]
 
 Model = TypeVar("Model", bound=BaseModel)
 Place = tuple[str | int, ...]
@@ -42,14 +41,6 @@ MOST_PROBLEMS = 20
 
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 _MOST_DIGITS = 18
-
-
-def is_file(name: str) -> bool:
-    """Whether there is such a file; no file has a name that is too long to look for."""
-    try:
-        return Path(name).is_file()
-    except OSError:
-        return False
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,7 @@ def _read(data: Any, reading: Reading) -> Table:
         _refuse_settings(reading, f"{knows}'lindley data export {data}' and read that.")
         return _select(load_dataset(str(data)), reading)
     path = Path(data)
-    try:
-        is_folder = path.is_dir()
-    except OSError as error:  # of a name that is too long
-        stop("missing-file", f"the file cannot be looked for ({error.strerror})", "Check the path", path.name)
-    if is_folder and reading.purpose == "case":
+    if os.path.isdir(path) and reading.purpose == "case":  # which says no of a name that is too long
         return _read_folder(path, reading)
     content = _content(path)
     grid, findings = _cells(path, content, reading)
@@ -284,7 +280,7 @@ def _read_folder(folder: Path, reading: Reading) -> Table:
 def _content(path: Path) -> bytes:
     """The content of a file that may hold a table."""
     file, ending = path.name, path.suffix.lower()
-    if not path.exists():
+    if not os.path.exists(path):
         _missing_file(path)
     if path.is_dir():
         stop("not-a-file", "this is a folder, not a file", "Give the name of a table in it", file)
@@ -323,7 +319,7 @@ def _missing_file(path: Path) -> NoReturn:
     from lindley.table.datasets import dataset_names  # which itself reads tables
 
     folder = path.parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         stop("missing-file", f"there is no such file, nor its folder {folder}", "Check the path", path.name)
     close = did_you_mean(path.name, [each.name for each in folder.iterdir()])
     fix = close.strip() or "Check the name and the folder"
