@@ -160,7 +160,9 @@ def tables(draw: st.DrawFn) -> Table:
         )
     ).T
     values = values + 0.0  # −0.0 is read as 0.0
-    values[0, 0] = 0.12345  # settles whether a comma is a decimal mark
+    values[0] = 0.12345 + np.arange(
+        features
+    )  # settles whether a comma is a decimal mark; no column is a copy of another
     source = np.repeat(np.array(names, dtype=np.str_), counts)
     instance = np.concatenate([np.arange(1, count + 1) for count in counts]).astype(np.str_)
     group = np.array([f"g{names.index(name) if names.index(name) > 1 else 'one'}" for name in source], dtype=np.str_)

@@ -18,11 +18,13 @@ from lindley.llrs import Floats
 from lindley.system.provenance import today
 from lindley.system.storage import require_finite
 from lindley.system.system import System
+from lindley.table.columns import Decimal
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
 from lindley.table.scaling import TransformKind
 from lindley.table.splits import Side
 from lindley.table.table import Table, write_atomically
+from lindley.table.workbook import Hidden
 from lindley.version import __version__
 
 __all__ = [
@@ -82,6 +84,15 @@ class Evidence:
         """Of the items."""
         return self.items.labels
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done with the table and gives no cause for a remark."""
+        return tuple(f"{finding}" for finding in self.items.findings if finding.level == "note")
+
+    def findings_json(self) -> list[dict[str, str]]:
+        """For ``--json``: everything that was noticed about the table, of every level."""
+        return [{"level": each.level, "code": each.code, "message": str(each)} for each in self.items.findings]
+
     def to_json(self, system: System) -> dict[str, Any]:
         """For ``--json``: of one item."""
         return {
@@ -90,6 +101,7 @@ class Evidence:
             "measured": [dict(zip(system.features, row, strict=True)) for row in self.items.measured.tolist()],
             **({} if self.items.divisor is None else {"reference": self.items.divisor.tolist()}),
             "files": [{"file": name, "sha256": digest} for name, digest in self.items.files],
+            "findings": self.findings_json(),
         }
 
 
@@ -204,6 +216,7 @@ class Batch:
                 evidence.which: [{"file": name, "sha256": digest} for name, digest in evidence.items.files]
                 for evidence in (self.trace, self.ref)
             },
+            "findings": {evidence.which: evidence.findings_json() for evidence in (self.trace, self.ref)},
             "lindley": __version__,
             "command": self.command,
         }
@@ -222,6 +235,8 @@ def make_case(
     language: Language = "en",
     source: str | None = None,
     sheet: str | None = None,
+    hidden: Hidden | None = None,
+    decimal: Decimal | None = None,
     allow_outside: bool = False,
 ) -> Case:
     """Evaluate a case: one trace and one ref.
@@ -238,6 +253,8 @@ def make_case(
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
         sheet: of an .xlsx file.
+        hidden: what to do with hidden rows and columns of an .xlsx file, ``include`` or ``ignore``; else they are an error.
+        decimal: the decimal mark, where numbers such as 1,934 could be 1.934 or 1934.
         allow_outside: give an LR of items that look like another unit or another method all the same; the report says so.
 
     Raises:
@@ -246,14 +263,22 @@ def make_case(
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
     traces, refs = (
-        read_evidence(system, data, which, source_column=source, sheet=sheet) for which, data in sides.items()
+        read_evidence(system, data, which, source_column=source, sheet=sheet, hidden=hidden, decimal=decimal)
+        for which, data in sides.items()
     )
     notes = Notes(case, examiner, trace_label, ref_label)
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, allow_outside=allow_outside)
 
 
 def read_evidence(
-    system: System, data: Any, which: Which, *, source_column: str | None = None, sheet: str | None = None
+    system: System,
+    data: Any,
+    which: Which,
+    *,
+    source_column: str | None = None,
+    sheet: str | None = None,
+    hidden: Hidden | None = None,
+    decimal: Decimal | None = None,
 ) -> Evidence:
     """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item."""
     name = None if isinstance(data, str | Path) else which
@@ -263,6 +288,8 @@ def read_evidence(
         data,
         source=source_column,
         sheet=sheet,
+        hidden=hidden,
+        decimal=decimal,
         features=system.features,
         units=system.column_units,
         transform=cast(TransformKind, system.transform),

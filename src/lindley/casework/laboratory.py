@@ -5,6 +5,7 @@ say which figures of a validation must be how good. What does not read is told b
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
@@ -129,7 +130,7 @@ def load_scale(name_or_path: str) -> Scale:
     """A built-in scale, or one from a YAML file."""
     if name_or_path in BUILT_IN_SCALES:
         document = Document.read(files("lindley.casework").joinpath("scales", f"{name_or_path}.yaml"))
-    elif Path(name_or_path).is_file():
+    elif os.path.isfile(name_or_path):  # which says no of a name that is too long
         document = Document.read(Path(name_or_path))
     else:
         raise LindleyError(
@@ -229,7 +230,7 @@ def load_criteria(path: str | Path) -> Criteria:
         LindleyError: with the line and the cause of everything that does not read.
     """
     path = Path(path)
-    if not path.exists():
+    if not os.path.exists(path):
         raise LindleyError(
             f"there is no file {path} of criteria. 'lindley evaluate --criteria-template {path.name}' writes one to change."
         )

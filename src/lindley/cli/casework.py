@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lindley.cli.console import print_table, show_progress, warn
-from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, load_table, read_mates, reads_table
+from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, READING, load_table, read_mates, reads_table
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
@@ -169,7 +169,11 @@ def case(
             help="The column that tells items apart. Default: 'source', where there is one; else a file is one item."
         ),
     ] = None,
-    sheet: Annotated[str | None, typer.Option(help="The sheet of .xlsx files. Default: the first.")] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="The sheet of .xlsx files. Default: the first that is not hidden.")
+    ] = None,
+    hidden: Annotated[Literal["include", "ignore"] | None, typer.Option(help=READING["hidden"][1])] = None,
+    decimal: Annotated[Literal[".", ","] | None, typer.Option(help=READING["decimal"][1])] = None,
     scale: Annotated[
         str, typer.Option(help="Verbal scale: nfi, enfsi, or a YAML file.", rich_help_panel=REPORT)
     ] = "nfi",
@@ -206,13 +210,13 @@ def case(
     from lindley.system.system import load
 
     loaded = load(system, signed_by=require_signature)
-    evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet)
+    evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal)
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
     command = _command(
-        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, scale=None if scale == "nfi" else scale,
-        language=None if language == "en" else language, case=case_id, examiner=examiner,
-        trace_label=trace_label, ref_label=ref_label, allow_outside=allow_outside or None,
-        require_signature=require_signature, out=out,
+        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
+        scale=None if scale == "nfi" else scale, language=None if language == "en" else language,
+        case=case_id, examiner=examiner, trace_label=trace_label, ref_label=ref_label,
+        allow_outside=allow_outside or None, require_signature=require_signature, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)
@@ -309,7 +313,7 @@ def _template(path: Path | None) -> None:
         raise typer.Exit
 
 
-@reads_table("source_column", "group_column", "instance_column", "sheet", "allow_duplicates")
+@reads_table("source_column", "group_column", "instance_column", "sheet", "hidden", "decimal", "allow_duplicates")
 def evaluate(
     system: Annotated[str, typer.Argument(help="A system that 'lindley train' wrote.")],
     table: Annotated[str, typer.Argument(help="Data that it has not seen: a CSV or .xlsx file, or a named data set.")],

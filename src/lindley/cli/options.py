@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
     from lindley.table.table import Table
 
-__all__ = ["CALIBRATIONS", "MATES", "MODELS", "NEURAL", "load_table", "names", "read_mates", "reads_table"]
+__all__ = ["CALIBRATIONS", "MATES", "MODELS", "NEURAL", "READING", "load_table", "names", "read_mates", "reads_table"]
 
 # what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
 MODELS = "robust, tlm, tlm-kde, tlm-bayes, ht-plda"
@@ -41,7 +41,15 @@ READING: dict[str, tuple[Any, str]] = {
         "Units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'. A header such as 'K39 (ppm)' tells it too. Cases in other "
         "units are refused.",
     ),
-    "sheet": (str | None, "The sheet of an .xlsx file. Default: the first."),
+    "sheet": (str | None, "The sheet of an .xlsx file. Default: the first that is not hidden."),
+    "hidden": (
+        Literal["include", "ignore"] | None,
+        "Hidden rows and columns of an .xlsx file: include them, or ignore them. Default: they are an error.",
+    ),
+    "decimal": (
+        Literal[".", ","] | None,
+        "The decimal mark, where numbers such as 1,934 could be 1.934 or 1934. Default: these are an error.",
+    ),
     "allow_duplicates": (bool, "Accept identical rows of one source, with a warning."),
 }
 """How a table is read: what each option takes, and its help, by the names of `DataConfig`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
@@ -28,10 +28,11 @@ from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
 from lindley.system.kinds import KINDS
 from lindley.system.names import ModelName
-from lindley.table.columns import Purpose
+from lindley.table.columns import Decimal, Purpose
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
+from lindley.table.workbook import Hidden
 
 __all__ = [
     "BUILT_IN",
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 BUILT_IN = ("demo", "paper")
+MOST = 1_000_000_000
+"""Of anything that is counted."""
 
 
 class _Section(BaseModel):
@@ -92,7 +95,13 @@ class DataConfig(_ShortForm):
     reference_column: str | None = Field(
         default=None, description="divide every feature by this column before the logarithm"
     )
-    sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first")
+    sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first that is seen")
+    hidden: Hidden | None = Field(
+        default=None, description="include hidden rows and columns of an .xlsx file, or ignore them; default: an error"
+    )
+    decimal: Decimal | None = Field(
+        default=None, description="the decimal mark, where numbers such as 1,934 could be 1.934 or 1934"
+    )
     allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
     units: str | None = Field(
         default=None,
@@ -119,13 +128,14 @@ class DataConfig(_ShortForm):
 class TrainingConfig(_Section):
     """How the neural models are trained; the classical ones have no use for it. The defaults are the paper's."""
 
-    epochs: int = Field(default=2000, ge=1, description="passes over the training pairs or sources")
-    batch: int = Field(default=50, ge=1, description="same-source pairs, or sources, in a batch")
+    epochs: int = Field(default=2000, ge=1, le=MOST, description="passes over the training pairs or sources")
+    batch: int = Field(default=50, ge=1, le=MOST, description="same-source pairs, or sources, in a batch")
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of AdamW")
     weight_decay: float = Field(default=1e-2, ge=0, allow_inf_nan=False, description="of AdamW")
     group: int = Field(
         default=11,
         ge=1,
+        le=MOST,
         description="splits that are worked on together, at most: more are faster, fewer lose less when a run is broken off",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
@@ -208,12 +218,21 @@ class Experiment(_Section):
     @classmethod
     def _plain(cls, name: str) -> str:
         """The name becomes part of the name of a folder, and must not lead elsewhere."""
-        if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" ."):
+        if not name.isprintable() or set(name) & set("/\\") or not name.strip(" ."):
             raise ValueError(
-                f"the experiment cannot be called '{name}': its name becomes part of the name of a folder. Give a "
+                f"the experiment cannot be called {name!r}: its name becomes part of the name of a folder. Give a "
                 "plain name, without / and \\, such as 'name: glass' in the YAML file."
             )
         return name
+
+    @field_validator("protocol", "training", mode="before")
+    @classmethod
+    def _no_truth_values(cls, value: Any) -> Any:
+        """YAML's yes would be read as the number 1."""
+        for name, given in value.items() if isinstance(value, dict) else ():
+            if isinstance(given, bool):
+                raise ValueError(f"{name} must be a number or a name, and not yes or no")
+        return value
 
     @field_validator("protocol", mode="wrap")
     @classmethod
@@ -339,7 +358,7 @@ def _without(model: Any, replaced: Mapping[str, Any]) -> Any:
 def _read(name_or_path: str) -> Document:
     if name_or_path in BUILT_IN:
         document = Document.read(files("lindley.experiment").joinpath(f"{name_or_path}.yaml"), name_or_path)
-    elif Path(name_or_path).is_file():
+    elif os.path.isfile(name_or_path):  # which says no of a name that is too long
         document = Document.read(Path(name_or_path))
     else:
         raise LindleyError(

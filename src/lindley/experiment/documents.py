@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
@@ -11,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from lindley.errors import LindleyError
+from lindley.limits import limit, limit_text
 
 __all__ = ["Document", "Place"]
 
@@ -32,6 +36,12 @@ _PLAIN = {
 }
 """Messages of pydantic's that speak of Python, in other words."""
 
+MOST_PROBLEMS = 20
+"""That are told one by one."""
+
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
+_MOST_DIGITS = 18
+
 
 @dataclass(frozen=True)
 class Document:
@@ -46,7 +56,9 @@ class Document:
         """A file as people save it: UTF-8, or what Windows calls Unicode (UTF-16 with its mark), which PowerShell writes."""
         name = str(path) if name is None else name
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                data = file.read(limit("YAML_KB") * 1000 + 1)
+            _require_size(name, len(data))
             text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
         except UnicodeDecodeError as error:
             byte = f"byte {error.start} (0x{error.object[error.start]:02x})"
@@ -59,12 +71,23 @@ class Document:
     @classmethod
     def parse(cls, text: str, name: str) -> Self:
         """The text of a file; ``name`` is for messages."""
+        _require_size(name, len(text))
         try:
             loader = _Loader(text)
             root = loader.get_single_node()
-            return cls(name, None if root is None else loader.construct_document(root), root)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 40th of January is a ValueError
+            if root is None:
+                return cls(name, None, None)
+            _require_size(name, _written_out(root, {}), ", with every alias written out")
+            return cls(name, loader.construct_document(root), root)
+        except LindleyError:
+            raise
+        except RecursionError as error:
+            raise LindleyError(f"{name} is not YAML: lists or names and values are nested too deeply") from error
+        except (yaml.YAMLError, ValueError) as error:  # the 40th of January is a ValueError
             raise LindleyError(f"{name} is not YAML: {error}") from error
+        except Exception as error:  # what PyYAML stumbles over where a tag such as !!bool does not fit its value
+            reason = f"a value does not fit its tag ({type(error).__name__}: {error})"
+            raise LindleyError(f"{name} is not YAML: {reason}") from error
 
     def line(self, place: Place) -> str:
         """``line 7, `` for a place or its nearest surroundings; else nothing."""
@@ -102,8 +125,8 @@ class Document:
         try:
             return model.model_validate(self.content if content is None else content)
         except ValidationError as error:
-            problems = []
-            for problem in error.errors():
+            problems, found_in_all = [], error.error_count()
+            for problem in error.errors()[:MOST_PROBLEMS]:
                 found, kind = problem["loc"], problem["type"]
                 if found[-1:] == ("[key]",):  # a key of a dictionary that is not one of those it may have
                     found, kind = found[:-1], "extra_forbidden"
@@ -111,7 +134,30 @@ class Document:
                 at = place(found, message)
                 line = "" if any(at[: len(other)] == other for other in replaced) else self.line(at)
                 problems.append(f"  {line}{'.'.join(map(str, at)) or 'the file'}: {message}")
+            if found_in_all > MOST_PROBLEMS:
+                problems.append(f"  and {found_in_all - MOST_PROBLEMS:,} problems more")
             raise LindleyError(f"{what}:\n" + "\n".join(problems)) from error
+
+
+def _require_size(name: str, characters: int, how: str = "") -> None:
+    if characters > limit("YAML_KB") * 1000:
+        raise LindleyError(f"{name} is too large{how}: {limit_text('YAML_KB')}.")
+
+
+def _written_out(node: yaml.Node, known: dict[int, int | None]) -> int:
+    """How many characters a node has when every alias in it is written out, which may be far more than the file has."""
+    if isinstance(node, yaml.ScalarNode):
+        return len(node.value) + 1
+    size = known.get(id(node), 0)
+    if size is None:
+        raise ValueError(f"line {node.start_mark.line + 1}: an alias (*) stands inside of what it stands for")
+    if size:
+        return size
+    known[id(node)] = None  # until it is known
+    children = itertools.chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+    size = 1 + sum(_written_out(child, known) for child in children)
+    known[id(node)] = size
+    return size
 
 
 def _inside(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
@@ -127,7 +173,10 @@ def _inside(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | 
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values; no code runs. A key that stands twice is an error: YAML itself takes the last."""
+    """Plain values; no code runs. A key that stands twice is an error: YAML itself takes the last.
+
+    So is a number that YAML reads as another one than people do: 010 is 8, and 1:30 is 90.
+    """
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -137,3 +186,26 @@ class _Loader(yaml.SafeLoader):
                 here, there = (each.start_mark.line + 1 for each in (key, first))
                 raise ValueError(f"line {here}: the key '{key.value}' stands on line {there} already")
         return node
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number as everybody writes it."""
+        text = self.construct_scalar(node)
+        if not _WHOLE.fullmatch(text):
+            raise ValueError(f"line {node.start_mark.line + 1}: write {text[:40]} as a plain whole number, such as 10")
+        if len(text) > _MOST_DIGITS:
+            raise ValueError(
+                f"line {node.start_mark.line + 1}: {text[:8]}… has {len(text)} digits; {_MOST_DIGITS} are the most"
+            )
+        return int(text)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        """A number as everybody writes it, within what floating point holds."""
+        text = self.construct_scalar(node)
+        value: float = super().construct_yaml_float(node)
+        if ":" in text or "_" in text or (math.isinf(value) and "inf" not in text.lower()):
+            raise ValueError(f"line {node.start_mark.line + 1}: write {text[:40]} as a plain number, such as 0.5")
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)

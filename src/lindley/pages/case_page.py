@@ -46,7 +46,7 @@ def render_case(case: Case) -> str:
         reported=ratio_text(said.log10_lr_bounded, case.language),
         propositions=[f"{capital(text)}." for text in case.scale.propositions[case.language]],
         remarks=[remark.in_language(case.language) for remark in case.remarks],
-        notes=[str(f) for e in sides for f in e.items.findings if f.level == "note"],
+        notes=[note for evidence in sides for note in evidence.notes],
         measured=_measured(case),
         blocks={e.which: _blocks(len(e.items.values)) for e in sides},
         times={e.which: _times(len(e.items.values), words) for e in sides},

@@ -138,7 +138,7 @@ def describe_case(case: Case) -> str:
         text = words["calibrated"].format(steps=steps, model=model, llr=llr)
         lines += ["", *textwrap.wrap(text, WIDTH)]
     lines += ["", *_remarks(words, [remark.in_language(case.language) for remark in case.remarks])]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_notes(words, case)])
 
 
 def describe_batch(batch: Batch) -> str:
@@ -149,7 +149,8 @@ def describe_batch(batch: Batch) -> str:
         f"{batch.system.name}. Validation supports log10 LRs from {lower} to {upper}.",
         "",
     ]
-    return "\n".join(lines + _remarks(WORDS["en"], [remark.message for remark in batch.remarks]))
+    lines += _remarks(WORDS["en"], [remark.message for remark in batch.remarks])
+    return "\n".join([*lines, *_notes(WORDS["en"], batch)])
 
 
 def batch_rows(batch: Batch) -> tuple[list[str], list[list[str]]] | None:
@@ -262,7 +263,17 @@ def _gives_away(system: System) -> str:
 def _remarks(words: Mapping[str, str], remarks: Sequence[str]) -> list[str]:
     if not remarks:
         return [words["nothing"]]
-    lines = [f"{words['keep_in_mind']}:"]
-    for remark in remarks:
-        lines += textwrap.wrap(remark, WIDTH, initial_indent="  • ", subsequent_indent="    ")
+    return _bullets(words["keep_in_mind"], remarks)
+
+
+def _notes(words: Mapping[str, str], of: Case | Batch) -> list[str]:
+    """What was done with the tables, on lines of their own."""
+    notes = [note for evidence in (of.trace, of.ref) for note in evidence.notes]
+    return ["", *_bullets(words["noted"], notes)] if notes else []
+
+
+def _bullets(heading: str, sentences: Sequence[str]) -> list[str]:
+    lines = [f"{heading}:"]
+    for sentence in sentences:
+        lines += textwrap.wrap(sentence, WIDTH, initial_indent="  • ", subsequent_indent="    ")
     return lines

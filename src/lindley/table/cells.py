@@ -6,20 +6,26 @@ import datetime
 import itertools
 import math
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.columns import Roles
-from lindley.table.files import FORMULA, Grid, is_blank
+from lindley.table.columns import Decimal, Roles
+from lindley.table.files import FORMULA, Grid, Shown, is_blank
 from lindley.table.findings import Finding, Level, listing, quoted
+from lindley.table.lookalikes import look_alikes, visible
 
-__all__ = ["Labels", "Numbers", "mark_findings", "number_findings", "parse_numbers", "read_labels"]
+__all__ = [
+    "Labels", "Numbers", "mark_findings", "number_findings", "parse_numbers", "read_labels", "similar_labels",
+]  # fmt: skip
 
 EXCEL_ERRORS = frozenset(
     ("#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!", "#GETTING_DATA")
@@ -30,12 +36,22 @@ _THOUSANDS = re.compile(
     r"[+-]?\d{1,3}(?:(?:\.\d{3})+,\d*|(?:,\d{3})+\.\d*|(?:\.\d{3}){2,}|(?:,\d{3}){2,}"
     r"|(?:[ '’\u00a0\u202f]\d{3})+(?:[.,]\d*)?)"
 )
+_NOT_ZERO = re.compile(r"[^eE]*[1-9]")
 _PERHAPS_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
 
 _GIVE = "Give the measured value, leave the measurement out or {}"
 _PROBLEMS = {
     "blank": ("missing-value", "the cell is empty", "the cell is empty", _GIVE),
     "not-finite": ("not-finite", "{} is not a finite number", "{} are not finite numbers", _GIVE),
+    "too-small": (
+        "too-small", "{} is so small that it would be read as 0", "{} are so small that they would be read as 0",
+        "Give the feature in another unit, of ordinary numbers, or {}",
+    ),
+    "shown-otherwise": (
+        "shown-otherwise", "a cell holds {} in Excel: it cannot be known which is meant",
+        "cells hold {} in Excel: it cannot be known which is meant",
+        "Format the cells as Number, so that the number you see is the one that is read, and check it",
+    ),
     "thousands": (
         "thousands-mark", "{} has thousands marks", "{} have thousands marks",
         "Write 1234.56 or 1234,56: in Excel, take 'Use 1000 Separator' off the format of the cells",
@@ -77,26 +93,99 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
         if only is None:
             return None, []
         source = [only] * len(grid.rows)
-        return Labels(_array(source), _array(source), _array(_count_within(source))), []
-    source = list(map(_text, grid.columns[roles.source]))
-    findings = _label_cells(grid, roles.source, "source") + _look_alikes(grid, source, grid.header[roles.source])
+        one = _array(source)
+        return Labels(one, one, _array(_count_within(source))), []
+    source, findings = _read_column(grid, roles.source, "source")
     group = source
     if roles.group is not None:
-        group = list(map(_text, grid.columns[roles.group]))
-        findings += _label_cells(grid, roles.group, "group")
-        findings += _split_sources(grid, source, group, grid.header[roles.group])
+        group, found = _read_column(grid, roles.group, "group")
+        findings += found + _split_sources(grid, source, group, grid.header[roles.group])
     if roles.instance is not None:
-        instance = list(map(_text, grid.columns[roles.instance]))
-        findings += _label_cells(grid, roles.instance, "instance")
-        findings += _repeated_instances(grid, source, instance, grid.header[roles.instance])
+        instance, found = _read_column(grid, roles.instance, "instance")
+        findings += found + _repeated_instances(grid, source, instance, grid.header[roles.instance])
     else:
         instance = _count_within(source)
+    if any(finding.code == "long-label" for finding in findings):
+        return None, findings
     known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
-    return Labels(_array(source), _array(group), _array(instance), known), findings
+    sources = _array(source)
+    return Labels(sources, sources if group is source else _array(group), _array(instance), known), findings
 
 
 def _array(texts: Sequence[str]) -> Texts:
     return np.array(texts, dtype=np.str_)
+
+
+def _read_column(grid: Grid, place: int, role: str) -> tuple[list[str], list[Finding]]:
+    """A column of labels, and what is wrong or odd with them."""
+    name, cells = grid.header[place], grid.columns[place]
+    labels = list(map(_text, cells))
+    findings = _label_cells(grid, place, role) + _long_labels(grid, labels, name)
+    if role != "instance":
+        findings += similar_labels(labels, role, grid.file, name) + _merged_labels(grid, cells, labels, name)
+        findings += _numbers_as_labels(grid, cells, name)
+    return labels, findings
+
+
+def _long_labels(grid: Grid, labels: Sequence[str], name: str) -> list[Finding]:
+    """Labels are kept as wide as the longest of them, so that one could fill the memory."""
+    longest = max(map(len, labels), default=0)
+    size = 4 * longest * len(labels)
+    if longest > limit("LETTERS"):
+        what = limit_text("LETTERS")
+    elif size > limit("TABLE_MB") * 1_000_000:
+        what = f"labels as long as it take {size / 1e6:,.0f} MB in {len(labels):,} rows, and {limit_text('TABLE_MB')}"
+    else:
+        return []
+    at = next(at for at, label in enumerate(labels) if len(label) == longest)
+    message = f"the label {quoted([labels[at]])[0]} has {longest:,} letters; {what}"
+    fix = "Shorten the label, and look for a quotation mark that was never closed"
+    return [Finding("error", "long-label", message, fix, grid.file, (grid.rows[at],), name)]
+
+
+def similar_labels(labels: Iterable[str], role: str, file: str, column: str | None = None) -> list[Finding]:
+    """Labels that look alike: a slip of the hand makes two sources of one."""
+    twins = look_alikes(label for label in labels if label)
+    if not twins:
+        return []
+    text = listing([" / ".join(map(visible, group[:4])) for group in twins], 8)
+    message = f"labels that look alike count as different {role}s: {text}"
+    fix = f"If they are one {role}, write it in one way"
+    return [Finding("warning", f"similar-{role}s", message, fix, file, (), column)]
+
+
+def _merged_labels(grid: Grid, cells: Sequence[object], labels: Sequence[str], name: str) -> list[Finding]:
+    """Cells that are read as one label although they differ: by spaces around them, or a number and a text."""
+    forms: dict[str, dict[str | None, None]] = defaultdict(dict)
+    for cell, label in zip(cells, labels, strict=True):
+        if label:
+            forms[label][cell if isinstance(cell, str) else None] = None
+    merged = [
+        " / ".join(f"{label} (no text)" if form is None else visible(form) for form in list(each)[:4])
+        for label, each in forms.items()
+        if len(each) > 1
+    ]
+    if not merged:
+        return []
+    message = f"cells that differ by spaces, or as text and number, were read as one label: {listing(merged, 8)}"
+    return [Finding("warning", "merged-labels", message, "If they are two, name them differently", grid.file, (), name)]
+
+
+def _numbers_as_labels(grid: Grid, cells: Sequence[object], name: str) -> list[Finding]:
+    """1.10 is the number 1.1, and a number has 15 digits in Excel: labels that differ may have become one."""
+    odd = [at for at, cell in enumerate(cells) if isinstance(cell, int | float) and not _is_plain(cell)]
+    if not odd:
+        return []
+    some = listing(list(dict.fromkeys(_text(cells[at]) for at in odd)))
+    message = f"labels are numbers ({some}): 1.1 and 1.10 are one number, and so are two that differ beyond 15 digits"
+    fix = "If labels were lost, keep them as text: in Excel, choose the format Text for the column, and type them again"
+    rows = tuple(grid.rows[at] for at in odd)
+    return [Finding("warning", "numbers-as-labels", message, fix, grid.file, rows, name)]
+
+
+def _is_plain(number: float) -> bool:
+    """Whether a number is whole, and short enough to be exactly what was typed."""
+    return isinstance(number, bool) or (abs(number) < 1e15 and number == int(number))
 
 
 def _text(cell: object) -> str:
@@ -122,13 +211,15 @@ def _count_within(source: Sequence[str]) -> list[str]:
 def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
     """Cells that hold no label, or one that Excel may have made up."""
     name = grid.header[place]
-    empty, broken, dates = [], [], []
+    empty, broken, dates, cut = [], [], [], []
     for row, cell in zip(grid.rows, grid.columns[place], strict=True):
         if cell is FORMULA or is_blank(cell):
             empty.append(row)
         elif isinstance(cell, str):
             if cell[:1] == "#" and cell in EXCEL_ERRORS:
                 broken.append(row)
+            elif "\0" in cell:  # at its end, numpy would drop it
+                cut.append(row)
         elif isinstance(cell, datetime.date | datetime.time | datetime.timedelta):
             dates.append(row)
     fill = f"Name the {role} in every row; merged cells hold their text in the first row only"
@@ -138,6 +229,7 @@ def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
     cases: tuple[tuple[list[int], Level, str, str, str], ...] = (
         (empty, "error", f"empty-{role}", "is empty", fill),
         (broken, "error", "excel-error", "is the error of an Excel formula", "Mend the formula"),
+        (cut, "error", "binary-label", "holds a NUL character", "Write the label as plain text"),
         (dates, "warning", "date-label", made_up, "If so, type the labels again in cells of format Text"),
     )
     return [
@@ -145,20 +237,6 @@ def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
         for rows, level, code, what, fix in cases
         if rows
     ]
-
-
-def _look_alikes(grid: Grid, source: Sequence[str], name: str) -> list[Finding]:
-    """Sources whose labels differ by capitals or spaces only: a slip of the hand makes two sources of one."""
-    folded: dict[str, list[str]] = {}
-    for label in dict.fromkeys(source):
-        folded.setdefault("".join(label.casefold().split()), []).append(label)
-    twins = [labels for labels in folded.values() if len(labels) > 1]
-    if not twins:
-        return []
-    text = listing([" / ".join(quoted(labels)) for labels in twins], 8)
-    message = f"labels that differ by capitals or spaces only count as different sources: {text}"
-    fix = "If they are one source, write it in one way"
-    return [Finding("warning", "similar-sources", message, fix, grid.file, (), name)]
 
 
 def _split_sources(grid: Grid, source: Sequence[str], group: Sequence[str], name: str) -> list[Finding]:
@@ -171,7 +249,8 @@ def _split_sources(grid: Grid, source: Sequence[str], group: Sequence[str], name
         known, known_row = first.setdefault(label, (its_group, row))
         if known != its_group:
             rows.append(row)
-            cases.setdefault(label, f"'{label}' ('{known}' in row {known_row}, '{its_group}' in row {row})")
+            here, one, other = quoted([label, known, its_group])
+            cases.setdefault(label, f"{here} ({one} in row {known_row}, {other} in row {row})")
     if not rows:
         return []
     message = f"a source lies in two groups: {listing(list(cases.values()))}"
@@ -189,7 +268,8 @@ def _repeated_instances(grid: Grid, source: Sequence[str], instance: Sequence[st
         known_row = first.setdefault((label, its_instance), row)
         if known_row != row:
             rows.append(row)
-            cases.append(f"instance '{its_instance}' of source '{label}' (rows {known_row} and {row})")
+            which, whose = quoted([its_instance, label])
+            cases.append(f"instance {which} of source {whose} (rows {known_row} and {row})")
     if not rows:
         return []
     message = f"an instance of a source occurs twice: {listing(cases)}"
@@ -214,7 +294,10 @@ def parse_numbers(cells: Sequence[object]) -> Numbers:
     """Read a column: at once where all cells are plain numbers, cell by cell where one is not."""
     kinds = set(map(type, cells))
     if kinds <= {float, int}:
-        return Numbers(np.array(cells, dtype=np.float64))
+        with suppress(OverflowError):  # a whole number of 400 digits
+            values = np.array(cells, dtype=np.float64)
+            if np.isfinite(values).all():
+                return Numbers(values)
     if kinds == {str}:
         texts = cast(Sequence[str], cells)
         joined = "\n".join(texts)
@@ -228,7 +311,8 @@ def parse_numbers(cells: Sequence[object]) -> Numbers:
             except ValueError:
                 pass
             else:
-                if np.isfinite(values).all():
+                vanished = any(_NOT_ZERO.match(texts[at]) for at in np.flatnonzero(values == 0).tolist())
+                if np.isfinite(values).all() and not vanished:
                     return Numbers(values, points, commas)
     return _parse_one_by_one(cells)
 
@@ -249,15 +333,18 @@ def _parse_one_by_one(cells: Sequence[object]) -> Numbers:
 def _classify(cell: object) -> tuple[str, float]:
     if isinstance(cell, bool):
         return "text", math.nan
+    if isinstance(cell, Shown):
+        return "shown-otherwise", math.nan
+    if is_blank(cell):
+        return "blank", math.nan
     if isinstance(cell, int | float):
-        return ("whole", float(cell)) if math.isfinite(cell) else ("not-finite", math.nan)
+        finite = -sys.float_info.max <= cell <= sys.float_info.max
+        return ("whole", float(cell)) if finite else ("not-finite", math.nan)
     if isinstance(cell, datetime.date | datetime.time | datetime.timedelta):
         return "date", math.nan
     if cell is FORMULA:
         return "formula", math.nan
-    text = str(cell if cell is not None else "").strip().replace("−", "-")
-    if not text:
-        return "blank", math.nan
+    text = str(cell).strip().replace("−", "-")
     if text.upper() in EXCEL_ERRORS:
         return "excel-error", math.nan
     number = _NUMBER.fullmatch(text) if text.isascii() else None
@@ -265,6 +352,8 @@ def _classify(cell: object) -> tuple[str, float]:
         value = float(text.replace(",", "."))
         if not math.isfinite(value):
             return "not-finite", math.nan
+        if value == 0 and _NOT_ZERO.match(text):
+            return "too-small", math.nan
         return {None: "whole", ".": "point", ",": "comma"}[number[1] or number[2]], value
     if _NOT_FINITE.fullmatch(text):
         return "not-finite", math.nan
@@ -295,22 +384,35 @@ def number_findings(grid: Grid, place: int, numbers: Numbers) -> list[Finding]:
     return findings
 
 
-def mark_findings(grid: Grid, columns: Mapping[int, Numbers]) -> list[Finding]:
-    """Decimal points and commas in one file, or a mark that could as well be one of thousands."""
+def mark_findings(grid: Grid, columns: Mapping[int, Numbers], decimal: Decimal | None = None) -> list[Finding]:
+    """Decimal points and commas in one file, or a mark that could as well be one of thousands.
+
+    ``1,934`` is 1.934 or 1934. Where the ``decimal`` mark is told there is nothing to ask; nor in a file with commas between
+    its columns and points in its numbers, or where other cells of the column show what the mark is.
+    """
     points = any(numbers.points for numbers in columns.values())
     commas = any(numbers.commas for numbers in columns.values())
-    if points and commas:
-        return _mixed_marks(grid, columns)
-    certain = grid.delimiter in (";", "\t")
-    if not commas and not (points and certain):
+    if (points and commas) or (decimal == "," and points) or (decimal == "." and commas):
+        return _mixed_marks(grid, columns, decimal)
+    if decimal is not None or not (points or commas) or (points and grid.delimiter == ","):
         return []
-    if not all(_PERHAPS_THOUSANDS.fullmatch(text) for *_, text in _marked(grid, columns)):
-        return []
-    return [_ambiguous_mark(grid.file, *next(_marked(grid, columns)), certain=certain)]
+    marked = [place for place, numbers in columns.items() if numbers.points or numbers.commas]
+    doubtful = [
+        place for place in marked if all(_PERHAPS_THOUSANDS.fullmatch(text) for *_, text in _marked(grid, place))
+    ]
+    if len(doubtful) == len(marked):
+        return [_ambiguous_mark(grid.file, *next(_marked(grid, marked[0])), "every such number of the file")]
+    # another column shows what the mark is, but whole numbers between the others speak for thousands
+    every = "every such number of the column, which has whole numbers between them"
+    return [
+        _ambiguous_mark(grid.file, *next(_marked(grid, place)), every)
+        for place in doubtful
+        if sum(1 for _ in _marked(grid, place)) < len(grid.rows)
+    ]
 
 
-def _mixed_marks(grid: Grid, columns: Mapping[int, Numbers]) -> list[Finding]:
-    """Name the cells of the rarer mark, and one cell of the other to compare with."""
+def _mixed_marks(grid: Grid, columns: Mapping[int, Numbers], decimal: Decimal | None) -> list[Finding]:
+    """Name the cells of the rarer mark, or of the one that it should not be, and one cell of the other to compare with."""
     cells: dict[str, list[tuple[int, int]]] = {"point": [], "comma": []}
     for place in columns:
         for each, cell in enumerate(grid.columns[place]):
@@ -318,34 +420,33 @@ def _mixed_marks(grid: Grid, columns: Mapping[int, Numbers]) -> list[Finding]:
             if isinstance(cell, str) and kind in cells:
                 cells[kind].append((place, each))
     rare, common = sorted(cells, key=lambda kind: len(cells[kind]))
-    place, each = cells[common][0]
-    example = f"row {grid.rows[each]}, column '{grid.header[place]}' has {quoted([grid.columns[place][each]])[0]}"
+    if decimal is not None:
+        rare, common = ("comma", "point") if decimal == "." else ("point", "comma")
+    example = f"as {setting('decimal', decimal)} says" if decimal is not None else ""
+    if not example:
+        place, each = cells[common][0]
+        example = f"row {grid.rows[each]}, column '{grid.header[place]}' has {quoted([grid.columns[place][each]])[0]}"
     findings = []
     for place in dict.fromkeys(place for place, _ in cells[rare]):
         hits = [each for other, each in cells[rare] if other == place]
         text = listing(quoted(grid.columns[place][each] for each in hits))
         message = f"a decimal {rare} ({text}) in a file of decimal {common}s ({example})"
-        fix = f"Use the decimal {common} throughout"
+        fix = f"Use the decimal {common} throughout, and no mark for thousands"
         rows = tuple(grid.rows[each] for each in hits)
         findings.append(Finding("error", "mixed-decimal-marks", message, fix, grid.file, rows, grid.header[place]))
     return findings
 
 
-def _marked(grid: Grid, columns: Iterable[int]) -> Iterator[tuple[str, int, str]]:
-    """Column, row and text of every cell that has a point or a comma."""
-    for place in columns:
-        for row, cell in zip(grid.rows, grid.columns[place], strict=True):
-            if isinstance(cell, str) and ("." in cell or "," in cell):
-                yield grid.header[place], row, cell.strip()
+def _marked(grid: Grid, place: int) -> Iterator[tuple[str, int, str]]:
+    """Column, row and text of every cell of a column that has a point or a comma."""
+    for row, cell in zip(grid.rows, grid.columns[place], strict=True):
+        if isinstance(cell, str) and ("." in cell or "," in cell):
+            yield grid.header[place], row, cell.strip()
 
 
-def _ambiguous_mark(file: str, column: str, row: int, cell: str, *, certain: bool) -> Finding:
-    """Every marked cell is like ``1,518``: 1.518 or 1518? Semicolons speak for the first, else we ask."""
-    plain = cell.replace(",", ".")
-    message = f"'{cell}' could be {plain} or {plain.replace('.', '')}, and so could every such number of the file"
-    level: Level = "error"
-    fix = "Save with decimal points, or without thousands marks"
-    if certain:
-        level, message = "warning", f"{message}: it was read as {plain}"
-        fix = "If it is a thousands mark, save the numbers without it"
-    return Finding(level, "ambiguous-mark", message, fix, file, (row,), column)
+def _ambiguous_mark(file: str, column: str, row: int, cell: str, every: str) -> Finding:
+    """1.934 or 1934? We ask."""
+    plain, mark = cell.replace(",", "."), "," if "," in cell else "."
+    message = f"'{cell}' could be {plain} or {plain.replace('.', '')}, and so could {every}"
+    fix = f"If it is {plain}, say so with {setting('decimal', mark)}; if not, save the numbers without thousands marks"
+    return Finding("error", "ambiguous-mark", message, fix, file, (row,), column)

@@ -24,6 +24,7 @@ __all__ = [
     "Summary",
     "check_counts",
     "check_features",
+    "check_range",
     "check_rows",
     "render_summary",
     "summarise",
@@ -87,11 +88,12 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
 def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
     """Features that tell nothing or cannot be computed with.
 
-    These are constant ones, ones whose squares leave the range of floating point, and, where all labels are known,
-    ones that never vary within a source and numbers of rows.
+    These are constant ones, copies of another, ones whose squares leave the range of floating point, and, where all labels
+    are known, ones that never vary within a source and numbers of rows.
     """
     findings = []
     codes = np.unique(data.labels.source, return_inverse=True)[1]
+    first: dict[bytes, str] = {}
     for place, name in enumerate(data.features):
         values = data.transformed[:, place]
         finite = np.isfinite(values)
@@ -107,6 +109,9 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             findings.append(Finding("error", "constant-feature", message, leave_out, data.file, (), name))
         elif leaves_range(values[finite]):
             findings.append(_value_range(data, place, leave_out))
+        elif finite.all() and (same := first.setdefault(values.tobytes(), name)) != name:
+            message = f"the feature has the values of '{same}' in every row, and would count twice"
+            findings.append(Finding("error", "repeated-feature", message, leave_out, data.file, (), name))
         elif not data.labels.complete:
             continue
         elif _constant_within(values[finite], codes[finite], tolerance):
@@ -124,6 +129,12 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
                     fix += f" or {setting('instance', name)}"
                 findings.append(Finding("warning", "looks-like-instance", message, fix, data.file, (), name))
     return findings
+
+
+def check_range(data: Measurements) -> list[Finding]:
+    """Values of a case that are so large that nothing can be computed of them."""
+    large = np.flatnonzero((np.abs(data.transformed) > LARGEST).any(axis=0))
+    return [_value_range(data, place, "Check the cell") for place in large.tolist()]
 
 
 def check_rows(data: Measurements, *, allow_duplicates: bool = False, of_a_case: bool = False) -> list[Finding]:
@@ -147,15 +158,15 @@ def check_rows(data: Measurements, *, allow_duplicates: bool = False, of_a_case:
             copies.append((row, known, source))
         holders.setdefault(key, {}).setdefault(source, row)
     if of_a_case:
-        fix = "If one was copied, leave it out"
-        return [
-            Finding("warning", "repeated-row", f"identical measurements of '{source}': they would count twice", fix,
-                    data.file, (known, row))
-            for row, known, source in copies
-        ]  # fmt: skip
+        if not copies:
+            return []
+        cases = [f"row {row} repeats row {known} of {quoted([source])[0]}" for row, known, source in copies]
+        message = f"identical measurements would count more than once: {listing(cases)}"
+        rows = tuple(sorted({place for row, known, _ in copies for place in (row, known)}))
+        return [Finding("warning", "repeated-row", message, "If one was copied, leave it out", data.file, rows)]
     findings = []
     if copies:
-        cases = [f"row {row} repeats row {known} of source '{source}'" for row, known, source in copies]
+        cases = [f"row {row} repeats row {known} of source {quoted([source])[0]}" for row, known, source in copies]
         message = f"{listing(cases)}: a copied row makes replicates look better than they are"
         fix = f"Delete the copies; if they were truly measured so, allow them with {setting('allow_duplicates')}"
         rows = tuple(row for row, _, _ in copies)
@@ -171,7 +182,7 @@ def _shared_rows(file: str, shared: Sequence[dict[str, int]]) -> Finding:
     pairs: dict[tuple[str, ...], list[int]] = {}
     for holder in shared:
         pairs.setdefault(tuple(holder), []).extend(holder.values())
-    cases = [f"{' and '.join(quoted(names))} (rows {listing(rows, 6)})" for names, rows in pairs.items()]
+    cases = [f"{listing(quoted(names), 4)} (rows {listing(rows, 6)})" for names, rows in pairs.items()]
     message = f"different sources share an identical row: {listing(cases, 5)}"
     fix = "If they are one source under two names, give them one label and keep the row once"
     rows = tuple(sorted(row for each in pairs.values() for row in each))

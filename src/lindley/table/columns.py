@@ -11,15 +11,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lindley.errors import LindleyError
 from lindley.settings import setting
 from lindley.table.files import Grid
 from lindley.table.findings import Finding, did_you_mean, listing, quoted
 from lindley.table.scaling import Transform, TransformKind
+from lindley.table.workbook import Hidden
 
 __all__ = [
+    "Decimal",
     "Purpose",
     "Reading",
     "Roles",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 Purpose = Literal["split", "whole", "case"]
+Decimal = Literal[".", ","]
 ROLES = ("source", "group", "instance")
 Units = tuple[str | None, ...]
 
@@ -52,6 +55,8 @@ class Reading:
     transform: TransformKind = "none"
     reference: str | None = None
     sheet: str | None = None
+    hidden: Hidden | None = None
+    decimal: Decimal | None = None
     allow_duplicates: bool = False
     purpose: Purpose = "split"
     name: str | None = None
@@ -60,6 +65,9 @@ class Reading:
         for each in ("include", "ignore"):
             names = getattr(self, each)
             object.__setattr__(self, each, (names,) if isinstance(names, str) else tuple(names))
+        for each, choice in (("hidden", get_args(Hidden)), ("decimal", get_args(Decimal))):
+            if getattr(self, each) not in (None, *choice):
+                raise LindleyError(f"{setting(each)} is {' or '.join(quoted(choice))}, and not {getattr(self, each)!r}")
 
     @cached_property
     def applied(self) -> Transform:

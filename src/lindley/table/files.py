@@ -1,25 +1,23 @@
-"""Files as columns of cells, before anybody decides what they mean.
-
-A text file has commas, semicolons or tabs between its columns, in UTF-8; of an Excel workbook (.xlsx) one sheet is read.
-"""
+"""Text files as columns of cells, before anybody decides what they mean: commas, semicolons or tabs between, in UTF-8."""
 
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import itertools
+import math
 import re
-import warnings
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
+from lindley.limits import limit, limit_text
 from lindley.settings import setting
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
+from lindley.table.lookalikes import look_alikes, visible
 
-__all__ = ["FORMULA", "Grid", "build_grid", "is_blank", "read_delimited", "read_workbook"]
+__all__ = ["FORMULA", "Grid", "Shown", "build_grid", "is_blank", "read_delimited"]
 
 DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
@@ -30,9 +28,6 @@ _HEAD = 200_000  # characters to detect the delimiter by
 _ROWS = 50  # and rows
 _NEARLY_ALL = 0.9  # of the rows: a few bad ones do not decide about the others
 _PREFERRED = ("\t", ";", ",")  # a comma may stand in a name or a number, a tab hardly anywhere
-
-_ANOTHER = f"Name another one with {setting('sheet')}"
-_SAVE_AGAIN = "Open it in Excel and save it again as 'Excel Workbook (*.xlsx)'"
 
 Record = list[str]
 
@@ -47,12 +42,27 @@ class _Formula:
 FORMULA = _Formula()
 
 
+class Shown(float):
+    """A number that Excel shows as another one, as per cent or in thousands, or not at all: which is meant is not known."""
+
+    how: str
+
+    def __new__(cls, number: float, how: str) -> Shown:
+        """The number in the cell, and how it is shown."""
+        made = super().__new__(cls, number)
+        made.how = how
+        return made
+
+    def __str__(self) -> str:
+        return f"{float(self):.15g} {self.how}"
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
     """The header and the cells under it, by column.
 
     A cell of a text file is a ``str``; one of a workbook or a data frame is whatever that holds: text, a number, a
-    truth value, a date, ``None`` for a blank, or `FORMULA`. ``delimiter`` is empty for a workbook.
+    truth value, a date, ``None`` for a blank, `Shown` or `FORMULA`. ``delimiter`` is empty for a workbook.
     ``complete`` is false when rows were set aside because of an error: nothing is concluded from how many are
     left.
     """
@@ -66,8 +76,10 @@ class Grid:
 
 
 def is_blank(cell: object) -> bool:
-    """Whether a cell holds nothing, or spaces only."""
-    return cell is None or (isinstance(cell, str) and not cell.strip())
+    """Whether a cell holds nothing, or spaces only; in a data frame, NaN is nothing."""
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def find_rows(file: str, records: Sequence[Sequence[object]], findings: list[Finding]) -> tuple[int, list[int]]:
@@ -87,57 +99,84 @@ def build_grid(
     rows: Sequence[int],
     findings: list[Finding],
     *,
+    places: Sequence[int] | None = None,
     header_row: int = 1,
     delimiter: str = "",
     complete: bool = True,
 ) -> Grid:
     """Stand records of equal length up as named columns, and add what is wrong with their names to the findings.
 
+    ``places`` are the numbers of the columns, from 1, where some between them were empty.
+
     Raises:
-        TableError: with all findings, if there is no measurement in them.
+        TableError: with all findings, if there is no measurement in them, or too many columns.
     """
+    if len(header) > limit("COLUMNS"):
+        message = f"the table has {len(header):,} columns; {limit_text('COLUMNS')}"
+        fix = "Give one row per measurement and one column per feature"
+        raise TableError([*findings, Finding("error", "too-many-columns", message, fix, file)])
     if not records and complete:
         message = "there is a header and no measurement under it"
         fix = "Add one row per measurement, or check that the right file or sheet was given"
         raise TableError([*findings, Finding("error", "empty-table", message, fix, file)])
     names = [" ".join(_name(cell).split()) for cell in header]
-    findings += _duplicated_names(file, header_row, names)
+    places = range(1, len(names) + 1) if places is None else places
+    findings += _odd_names(file, header_row, dict(zip(places, names, strict=True)))
     columns: list[Sequence[object]] = list(zip(*records, strict=True)) if records else [() for _ in names]
-    kept = [place for place, name in enumerate(names) if name]
-    findings += [
-        _unnamed(file, place, header_row, columns[place], rows) for place, name in enumerate(names) if not name
-    ]
-    named = tuple(names[place] for place in kept)
-    return Grid(file, named, tuple(columns[place] for place in kept), tuple(rows), delimiter, complete)
+    kept = [at for at, name in enumerate(names) if name]
+    unnamed = {places[at]: columns[at] for at, name in enumerate(names) if not name}
+    findings += _unnamed(file, header_row, unnamed, rows)
+    named = tuple(names[at] for at in kept)
+    return Grid(file, named, tuple(columns[at] for at in kept), tuple(rows), delimiter, complete)
 
 
 def _name(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
-    return "" if cell is None else str(cell)
+    return "" if is_blank(cell) else str(cell)
 
 
-def _duplicated_names(file: str, header_row: int, names: Sequence[str]) -> list[Finding]:
+def _odd_names(file: str, header_row: int, names: Mapping[int, str]) -> list[Finding]:
+    """Names that stand twice, that look alike, or that are no names."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, name in names.items():
+        if name:
+            places[name].append(place)
     findings = []
-    for name, count in Counter(names).items():
-        if name and count > 1:
-            found = listing([place + 1 for place, each in enumerate(names) if each == name])
-            message = f"{count} columns have this name (columns {found} from the left)"
+    for name, found in places.items():
+        if len(found) > 1:
+            message = f"{len(found)} columns have this name (columns {listing(found)} from the left)"
             fix = "Give each column its own name"
             findings.append(Finding("error", "duplicate-column", message, fix, file, (header_row,), name))
+        if len(name) > limit("LETTERS"):
+            message = f"the name of column {found[0]} has {len(name):,} letters ({quoted([name])[0]}); {limit_text('LETTERS')}"
+            findings.append(Finding("error", "long-name", message, "Shorten it", file, (header_row,)))
+    if twins := look_alikes(places):
+        text = listing([" / ".join(map(visible, group[:4])) for group in twins], 8)
+        message = f"names of columns that look alike count as different ones: {text}"
+        fix = "If they are one, write the name in one way and give the column once"
+        findings.append(Finding("warning", "similar-columns", message, fix, file, (header_row,)))
     return findings
 
 
-def _unnamed(file: str, place: int, header_row: int, cells: Sequence[object], rows: Sequence[int]) -> Finding:
-    from openpyxl.utils import get_column_letter  # loaded here, as in `_load`
+def _unnamed(file: str, header_row: int, columns: Mapping[int, Sequence[object]], rows: Sequence[int]) -> list[Finding]:
+    """Columns without a name: an error where one holds values, and one note of all that are empty."""
+    from openpyxl.utils import get_column_letter  # loaded here: it takes a quarter of a second, and few tables need it
 
-    where = f"column {place + 1} from the left ({get_column_letter(place + 1)} in Excel)"
-    filled = tuple(row for row, cell in zip(rows, cells, strict=True) if not is_blank(cell))
-    if not filled:
-        return Finding("note", "empty-column", f"{where} has no name and no values and was left out", file=file)
-    message = f"{where} holds values but has no name in row {header_row}"
-    fix = "Name it; if it is no measurement, such as a row number, delete it or name it and leave it out with "
-    return Finding("error", "unnamed-column", message, fix + setting("ignore"), file, filled)
+    findings, empty = [], []
+    for place, cells in columns.items():
+        where = f"column {place} from the left" + (f" ({get_column_letter(place)} in Excel)" if place <= 16_384 else "")
+        filled = tuple(row for row, cell in zip(rows, cells, strict=True) if not is_blank(cell))
+        if not filled:
+            empty.append(where)
+            continue
+        message = f"{where} holds values but has no name in row {header_row}"
+        fix = "Name it; if it is no measurement, such as a row number, delete it or name it and leave it out with "
+        findings.append(Finding("error", "unnamed-column", message, fix + setting("ignore"), file, filled))
+    if empty:
+        have = "has no name and no values and was" if len(empty) == 1 else "have no name and no values and were"
+        findings.append(Finding("note", "empty-column", f"{listing(empty)} {have} left out", file=file))
+    return findings
 
 
 def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
@@ -183,7 +222,7 @@ def _decode(file: str, data: bytes) -> str:
     if b"\x00" in data or data.startswith(b"\xd0\xcf\x11\xe0"):
         stop("binary-file", "the content is binary, not text", "Export the table as CSV UTF-8 or .xlsx", file)
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig").lstrip("\ufeff")  # more of these marks, where files were joined
     except UnicodeDecodeError as error:
         # utf-8-sig counts from behind the byte-order mark
         position = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)
@@ -200,19 +239,26 @@ def _detect_delimiter(text: str) -> str | None:
     best: tuple[float, float] | None = None
     chosen = None
     for delimiter in _PREFERRED:
-        reader = csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter)
-        filled = (record for record in reader if any(field.strip() for field in record))
-        try:
-            header, *rows = itertools.islice(filled, _ROWS + 1)
-        except (csv.Error, ValueError):  # no row at all
-            continue
-        if len(header) == 1:
+        header, *rows = _first_rows(text, delimiter) or [[]]
+        if len(header) < 2:
             continue
         fitting = sum(_fits(record, len(header)) for record in rows) / max(len(rows), 1)
         numbers = sum(map(_numbers_in, rows)) / max(sum(map(len, rows)), 1)
         if best is None or (min(fitting, _NEARLY_ALL), numbers) > best:
             best, chosen = (min(fitting, _NEARLY_ALL), numbers), delimiter
     return chosen
+
+
+def _first_rows(text: str, delimiter: str) -> list[Record]:
+    """The first rows that are not blank; fewer where one does not read, which is told when all are read."""
+    rows: list[Record] = []
+    with suppress(csv.Error):
+        for record in csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter):
+            if any(field.strip() for field in record):
+                rows.append(record)
+            if len(rows) > _ROWS:
+                break
+    return rows
 
 
 def _fits(record: Record, width: int) -> bool:
@@ -226,6 +272,10 @@ def _records(file: str, text: str, delimiter: str) -> list[Record]:
         records.extend(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
     except csv.Error as error:
         message = f"the quotation marks do not pair up ({error})"
+        if "field limit" in str(error):
+            message = (
+                f"a cell has more than {csv.field_size_limit():,} letters, as if a quotation mark were never closed"
+            )
         fix = 'Close every opened quotation mark, and double those inside a quoted text ("")'
         stop("broken-quotes", message, fix, file, (len(records) + 1,))
     return records
@@ -300,74 +350,3 @@ def _split_decimals(record: Record, width: int) -> bool:
     whole = [_WHOLE.fullmatch(field) is not None for field in record]
     pairs = sum(a and b for a, b in itertools.pairwise(whole))
     return pairs >= len(record) - width > 0 and not any("." in field for field in record[1:])
-
-
-def read_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[Grid, list[Finding]]:
-    """The cells of the named sheet, of the first one without a name, and what is to be noted of them.
-
-    Raises:
-        TableError: if there is no such sheet, or no workbook.
-    """
-    _require_workbook(file, data)
-    try:
-        names, chosen, records = _load(data, sheet, calculated=True)
-    except Exception as error:  # whatever openpyxl, zipfile or the XML parser stumble over in a damaged file
-        stop("corrupt-workbook", f"the workbook is damaged ({type(error).__name__}: {error})", _SAVE_AGAIN, file)
-    if chosen is None:
-        close = difflib.get_close_matches(sheet or "", names, 1)
-        hint = f"; did you mean '{close[0]}'" if close else ""
-        message = f"there is no sheet '{sheet}' (the workbook has {listing(quoted(names), 12)}){hint}"
-        stop("missing-sheet", message, f"Name one of these with {setting('sheet')}", file)
-    findings = []
-    if sheet is None and len(names) > 1:
-        message = f"the first sheet '{chosen}' was read, of {listing(quoted(names), 8)}"
-        findings.append(Finding("note", "first-sheet", message, _ANOTHER, file))
-    while records and all(is_blank(cell) for cell in records[-1]):
-        records.pop()
-    if not records:
-        raise TableError([*findings, Finding("error", "empty-file", f"the sheet '{chosen}' is empty", _ANOTHER, file)])
-    start, kept = find_rows(file, records, findings)
-    width = max(place + 1 for record in records for place, cell in enumerate(record) if not is_blank(cell))
-    padded = [[*record[:width], *[None] * (width - len(record))] for record in records]
-    if any(is_blank(cell) for place in (start, *kept) for cell in padded[place]):
-        _mark_formulas(data, chosen, padded)
-    rows = [place + 1 for place in kept]
-    cells = [padded[place] for place in kept]
-    return build_grid(file, padded[start], cells, rows, findings, header_row=start + 1), findings
-
-
-def _require_workbook(file: str, data: bytes) -> None:
-    if data.startswith(b"\xd0\xcf\x11\xe0"):
-        message = "this is an old .xls workbook, or one that is protected with a password"
-        fix = "Open it in Excel, take the password off and save it as 'Excel Workbook (*.xlsx)'"
-        stop("corrupt-workbook", message, fix, file)
-    if not data.startswith(b"PK"):
-        fix = "Save it again from Excel as .xlsx; if it is a text file, give it the ending .csv"
-        stop("corrupt-workbook", "the content is not that of an Excel workbook", fix, file)
-
-
-def _load(data: bytes, sheet: str | None, *, calculated: bool) -> tuple[list[str], str | None, list[list[object]]]:
-    """Names of the sheets, the one chosen (``None``: not there) and its cells, calculated or as formulas."""
-    import openpyxl  # loaded here: it takes a quarter of a second, and a CSV needs none of it
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # openpyxl warns of styles and validations, which hold no measurements
-        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=calculated)
-        try:
-            names: list[str] = [each.title for each in book.worksheets]
-            chosen = sheet if sheet is not None else names[0]
-            if chosen not in names:
-                return names, None, []
-            page = book[chosen]
-            page.reset_dimensions()  # some writers state a size that is too small, and rows would be lost
-            return names, chosen, [list(record) for record in page.iter_rows(values_only=True)]
-        finally:
-            book.close()
-
-
-def _mark_formulas(data: bytes, sheet: str, records: Sequence[list[object]]) -> None:
-    """Put FORMULA into the cells that look blank because a program wrote a formula and no result."""
-    for record, formulas in zip(records, _load(data, sheet, calculated=False)[2], strict=False):
-        for place, formula in enumerate(formulas[: len(record)]):
-            if record[place] is None and formula is not None:
-                record[place] = FORMULA

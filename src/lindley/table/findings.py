@@ -26,6 +26,10 @@ __all__ = [
 
 Level = Literal["error", "warning", "note"]
 _ORDER: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
+_MORE = "more-of-"
+
+MOST_OF_A_KIND = 20
+"""Findings of one code that are told one by one, such as one for each of a thousand columns."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,19 @@ def stop(code: str, message: str, fix: str, file: str, rows: tuple[int, ...] = (
 
 
 def errors_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Errors, then warnings, then notes; each in the order in which they were found."""
-    return tuple(sorted(findings, key=lambda finding: _ORDER[finding.level]))
+    """Errors, then warnings, then notes; each in the order in which they were found. Of many of one kind, some and a count."""
+    kept: list[Finding] = []
+    kinds: dict[tuple[Level, str], int] = Counter()
+    for finding in findings:
+        kind = finding.level, finding.code
+        kinds[kind] += 1
+        if kinds[kind] <= MOST_OF_A_KIND or finding.code.startswith(_MORE):
+            kept.append(finding)
+    for (level, code), count in kinds.items():
+        if count > MOST_OF_A_KIND and not code.startswith(_MORE):
+            message = f"{count - MOST_OF_A_KIND:,} more findings of the kind {code}"
+            kept.append(Finding(level, f"{_MORE}{code}", message))
+    return tuple(sorted(kept, key=lambda finding: _ORDER[finding.level]))
 
 
 def render_findings(findings: Iterable[Finding]) -> str:

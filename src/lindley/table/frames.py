@@ -120,7 +120,10 @@ def _column(values: Any) -> Column:
         if series.dtype.is_numeric() and not any(missing):
             return np.asarray(series.to_numpy())
         return _objects([None if gone else cell for cell, gone in zip(series.to_list(), missing, strict=True)])
-    array = np.atleast_1d(np.asarray(values))
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except ValueError:  # lists of several lengths, each in a cell
+        return _objects(list(values))
     if isinstance(values, list | tuple) and array.dtype.kind not in "biuf":
         return _objects(list(values))  # of which numpy would make text, where a number stands beside text
     return array

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from lindley.errors import LindleyError
+from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.cells import Numbers, mark_findings, number_findings, parse_numbers, read_labels
-from lindley.table.check import Measurements, Summary, check_counts, check_features, check_rows, summarise
+from lindley.table.cells import Numbers, mark_findings, number_findings, parse_numbers, read_labels, similar_labels
+from lindley.table.check import Measurements, Summary, check_counts, check_features, check_range, check_rows, summarise
 from lindley.table.columns import (
     ROLES,
+    Decimal,
     Purpose,
     Reading,
     Roles,
@@ -27,11 +30,12 @@ from lindley.table.columns import (
     plain_names,
     split_unit,
 )
-from lindley.table.files import Grid, read_delimited, read_workbook
+from lindley.table.files import Grid, read_delimited
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted, stop
 from lindley.table.frames import frame_grid
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import Table, with_unit
+from lindley.table.workbook import Hidden, read_workbook
 
 __all__ = ["Examination", "examine_table", "read_table"]
 
@@ -67,6 +71,8 @@ def read_table(
     transform: TransformKind = "none",
     reference: str | None = None,
     sheet: str | None = None,
+    hidden: Hidden | None = None,
+    decimal: Decimal | None = None,
     allow_duplicates: bool = False,
     purpose: Purpose = "split",
     name: str | None = None,
@@ -90,7 +96,9 @@ def read_table(
             ``K39 [ppm]`` tells it as well. With ``features`` they are what the system needs.
         transform: ``none``, or the logarithm to take of every feature, ``log10`` or ``ln``.
         reference: the column to divide every feature by before the logarithm.
-        sheet: of a workbook; else the first.
+        sheet: of a workbook; else the first that is not hidden.
+        hidden: what to do with hidden rows and columns of a workbook, ``include`` or ``ignore``; else they are an error.
+        decimal: the decimal mark, ``.`` or ``,``; else numbers such as 1,934, which could be 1.934 or 1934, are an error.
         allow_duplicates: accept rows that repeat another of the same source, with a warning.
         purpose: a table to ``split`` needs six sources, some with replicates. A ``whole`` one, that is used as it is, may
             hold few. The items of a ``case`` are not checked against each other; without a column ``source`` a file is one
@@ -105,7 +113,7 @@ def read_table(
         data,
         Reading(
             source, group, instance, include, ignore, features, units,
-            transform, reference, sheet, allow_duplicates, purpose, name,
+            transform, reference, sheet, hidden, decimal, allow_duplicates, purpose, name,
         ),
     )  # fmt: skip
 
@@ -135,10 +143,10 @@ def _read(data: Any, reading: Reading) -> Table:
         _refuse_settings(reading, f"{knows}'lindley data export {data}' and read that.")
         return _select(load_dataset(str(data)), reading)
     path = Path(data)
-    if path.is_dir() and reading.purpose == "case":
+    if os.path.isdir(path) and reading.purpose == "case":  # which says no of a name that is too long
         return _read_folder(path, reading)
     content = _content(path)
-    grid, findings = _cells(path, content, reading.sheet)
+    grid, findings = _cells(path, content, reading)
     table = _read_grid(grid, findings, replace(reading, name=reading.name or path.stem))
     return replace(table, files=((path.name, hashlib.sha256(content).hexdigest()),))
 
@@ -149,7 +157,7 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     roles, role_findings = assign_roles(grid, reading)
     labels, label_findings = read_labels(grid, roles, str(reading.name) if reading.purpose == "case" else None)
     parsed = _parse(grid, roles, labelled=labels is not None)
-    findings = findings + role_findings + label_findings + mark_findings(grid, parsed)
+    findings = findings + role_findings + label_findings + mark_findings(grid, parsed, reading.decimal)
     for place, numbers in parsed.items():
         findings += number_findings(grid, place, numbers)
     places = [place for place in roles.features if place in parsed]
@@ -183,7 +191,7 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
 
 def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
     if reading.purpose == "case":
-        return check_rows(data, of_a_case=True)
+        return check_range(data) + check_rows(data, of_a_case=True)
     findings = check_counts(data, to_split=reading.purpose == "split") if data.labels.complete else []
     findings += check_features(data, logged=logged)
     if data.labels.complete:
@@ -259,8 +267,9 @@ def _read_folder(folder: Path, reading: Reading) -> Table:
             findings += tables[-1].findings
         except TableError as error:
             findings += error.findings
-    labels = [label for table in tables for label in table.labels]
-    if doubles := sorted({label for label in labels if labels.count(label) > 1}):
+    labels = Counter(label for table in tables for label in table.labels)
+    findings += similar_labels(labels, "source", folder.name)
+    if doubles := sorted(label for label, count in labels.items() if count > 1):
         message = f"{listing(quoted(doubles), 8)} is in more than one file of the folder"
         findings.append(Finding("error", "repeated-label", message, "Give every item its own label", folder.name))
     if any(finding.level == "error" for finding in findings):
@@ -283,7 +292,7 @@ def _read_folder(folder: Path, reading: Reading) -> Table:
 def _content(path: Path) -> bytes:
     """The content of a file that may hold a table."""
     file, ending = path.name, path.suffix.lower()
-    if not path.exists():
+    if not os.path.exists(path):
         _missing_file(path)
     if path.is_dir():
         stop("not-a-file", "this is a folder, not a file", "Give the name of a table in it", file)
@@ -293,6 +302,12 @@ def _content(path: Path) -> bytes:
         message = f"the ending '{ending}' is not known" if ending else "the file name has no ending"
         stop("unknown-ending", message, f"Give a file that ends in {listing(_ENDINGS, 8)}", file)
     try:
+        size = path.stat().st_size if path.is_file() else None
+        if size is None:
+            stop("not-a-file", "this is no ordinary file", "Give the name of a table", file)
+        if size > limit("TABLE_MB") * 1_000_000:
+            message = f"the file has {size / 1e6:,.0f} MB; {limit_text('TABLE_MB')}"
+            stop("too-large", message, "Check that it is the table that you mean", file)
         data = path.read_bytes()
     except OSError as error:
         message = f"the file cannot be opened ({error.strerror or error})"
@@ -302,12 +317,12 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _cells(path: Path, data: bytes, sheet: str | None) -> tuple[Grid, list[Finding]]:
+def _cells(path: Path, data: bytes, reading: Reading) -> tuple[Grid, list[Finding]]:
     if path.suffix.lower() in _WORKBOOK_ENDINGS:
-        return read_workbook(path.name, data, sheet)
+        return read_workbook(path.name, data, reading.sheet, reading.hidden)
     grid, findings = read_delimited(path.name, data)
-    if sheet is not None:
-        message = f"the sheet '{sheet}' was asked for, but a text file has none"
+    if reading.sheet is not None:
+        message = f"the sheet '{reading.sheet}' was asked for, but a text file has none"
         findings.append(Finding("warning", "sheet-of-text", message, f"Leave {setting('sheet')} out", path.name))
     return grid, findings
 
@@ -316,7 +331,7 @@ def _missing_file(path: Path) -> NoReturn:
     from lindley.table.datasets import dataset_names  # which itself reads tables
 
     folder = path.parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         stop("missing-file", f"there is no such file, nor its folder {folder}", "Check the path", path.name)
     close = did_you_mean(path.name, [each.name for each in folder.iterdir()])
     fix = close.strip() or "Check the name and the folder"

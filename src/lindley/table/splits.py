@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
+from lindley.limits import limit, limit_text
 from lindley.llrs import LLRs
 from lindley.table.scaling import Scaling
 from lindley.table.table import Table
@@ -80,6 +81,11 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.splits < 1:
             raise LindleyError(f"splits must be 1 or more, not {self.splits}")
+        if self.splits > limit("SPLITS"):
+            raise LindleyError(f"splits are too many: {limit_text('SPLITS')}")
+        for name in ("replicates", "trace_instances", "seed"):
+            if getattr(self, name) >= 2**63:
+                raise LindleyError(f"{name} is too large: it must be below 2^63")
         if self.seed < 0:
             raise LindleyError(f"the seed must be 0 or more, not {self.seed}")
         if not 1 <= self.trace_instances < self.replicates:
