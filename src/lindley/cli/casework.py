@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lindley.cli.console import print_table, show_progress, warn
+from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
 from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, reads_table
 from lindley.errors import LindleyError
+from lindley.shown import json_text
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
@@ -67,8 +67,8 @@ def train(
         system = train_system(data, model, options=options, replicates=replicates, seed=seed, progress=progress.step)
     configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
     replace(system, about={**system.about, "configuration": configuration}).save(out)
-    typer.echo(describe_training(system))
-    typer.echo(f"\nSystem: {out}")
+    say_prose(describe_training(system))
+    say(f"\nSystem: {out}")
 
 
 def case(
@@ -143,31 +143,32 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
         raise LindleyError("--out of one case is .html or .json; .csv is for the matrix of several.")
     if out is not None:
         evaluated.write(out)
-    content = json.dumps(evaluated.to_json(), indent=1, ensure_ascii=False, allow_nan=False) if as_json else ""
-    typer.echo(content or describe_case(evaluated))
-    if out is not None and not as_json:
-        typer.echo(f"\nReport: {out}")
+    if as_json:
+        say_json(evaluated.to_json(), indent=1)
+        return
+    say_prose(describe_case(evaluated))
+    if out is not None:
+        say(f"\nReport: {out}")
 
 
 def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
     from lindley.pages.case_words import batch_csv, batch_rows, describe_batch
     from lindley.table.table import write_atomically
 
-    content = json.dumps(batch.to_json(), ensure_ascii=False, allow_nan=False) if as_json or out is not None else ""
     if out is not None:
-        text = f"{content}\n" if out.suffix.lower() == ".json" else batch_csv(batch)
+        text = json_text(batch.to_json()) + "\n" if out.suffix.lower() == ".json" else batch_csv(batch)
         write_atomically(out, text.encode("utf-8"))
     if as_json:
-        typer.echo(content)
+        say_json(batch.to_json())
         return
     shown = batch_rows(batch)
     if shown is not None:
         print_table("log10 LR", *shown, "* beyond what validation supports")
-    typer.echo(describe_batch(batch))
+    say_prose(describe_batch(batch))
     if out is not None:
-        typer.echo(f"\nMatrix: {out}")
+        say(f"\nMatrix: {out}")
     elif shown is None:
-        typer.echo("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
+        say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
 
 
 def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:
@@ -210,7 +211,7 @@ def _template(path: Path | None) -> None:
         from lindley.table.table import write_new
 
         write_new(path, criteria_template())
-        typer.echo(f"{path} holds criteria to change. Decide on them before you look at the data.")
+        say(f"{path} holds criteria to change. Decide on them before you look at the data.")
         raise typer.Exit
 
 
@@ -278,7 +279,7 @@ def evaluate(
             validation = validate(loaded, here, criteria, other=there, settings=settings, progress=progress.step)
         validation.write(out)
     _show_validation(validation)
-    typer.echo(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
+    say(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
     raise typer.Exit(1 if validation.verdict == "fail" else 0)
 
 
@@ -301,10 +302,10 @@ def _show_validation(validation: Validation) -> None:
             f"{times(step.instances)} {(step.raw if validation.judged == 'raw' else step.bounded).value:.4f}"
             for step in validation.steps
         )
-        typer.echo(f"Cllr as measurements are added ({validation.step_sources} sources): {steps}")
+        say_prose(f"Cllr as measurements are added ({validation.step_sources} sources): {steps}")
     verdict = {
         "pass": "PASS: every criterion is met.",
         "fail": "FAIL: not every criterion is met.",
         "no criteria": "No criteria were given (--criteria), so nothing passes or fails.",
     }
-    typer.echo(verdict[validation.verdict])
+    say(verdict[validation.verdict])

@@ -5,18 +5,32 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import typer.core
-from rich.markup import escape
 
 from lindley.cli.casework import case, evaluate, train
-from lindley.cli.console import plain_warnings, print_table, show_progress, stderr, warn
+from lindley.cli.console import (
+    fail,
+    fits,
+    plain_warnings,
+    print_table,
+    say,
+    say_json,
+    say_prose,
+    show_progress,
+    stderr,
+    warn,
+)
+from lindley.cli.last_net import unforeseen
 from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, names, reads_table
 from lindley.errors import LindleyError
-from lindley.settings import speaking
+from lindley.settings import offer, offered, speaking
+from lindley.shown import visible
 from lindley.version import __version__
 
 if TYPE_CHECKING:
@@ -30,14 +44,41 @@ class _Interrupted(Exception):
 
 
 class _Commands(typer.core.TyperGroup):
-    """Name settings by their options, and tell of Ctrl-C: typer would end the command without a word."""
+    """Name settings by the options of the command, and tell of Ctrl-C: typer would end the command without a word.
+
+    What was typed wrongly is told by typer, without the control characters that may be in it.
+    """
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        with _shown_usage():
+            return super().make_context(*given, **more)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with speaking("shell"):
-                return super().invoke(ctx)
+            with speaking("shell"), _shown_usage():
+                try:
+                    return super().invoke(ctx)
+                except LindleyError as error:
+                    error.options = offered()
+                    raise
         except KeyboardInterrupt as error:
             raise _Interrupted("Interrupted.") from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            offer({option for parameter in command.params for option in parameter.opts})
+        return name, command, rest
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # an error of usage, whose class typer keeps to itself
+            error.message = visible(str(error.message))  # type: ignore[attr-defined]
+        raise
 
 
 app = typer.Typer(
@@ -64,16 +105,20 @@ def main() -> None:
             app()
     except LindleyError as error:
         with speaking("shell"):
-            stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+            offer(error.options)
+            fail(str(error))
         sys.exit(2)
     except (_Interrupted, KeyboardInterrupt) as error:
         stderr().print(str(error) or "Interrupted.", soft_wrap=True)
         sys.exit(130)
+    except Exception as error:
+        fail(unforeseen(error))
+        sys.exit(2)
 
 
 def _version(show: bool) -> None:
     if show:
-        typer.echo(f"lindley {__version__}")
+        say(f"lindley {__version__}")
         raise typer.Exit
 
 
@@ -98,13 +143,19 @@ def check(
     Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
     """
     from lindley.experiment.config import DataConfig
-    from lindley.table.check import render_summary
+    from lindley.table.check import render_summary, summary_rows
     from lindley.table.findings import exit_status, render_findings
 
     examination = DataConfig(data=table, **reading).examine()
     if examination.summary is not None:
-        typer.echo(render_summary(examination.summary))
-    typer.echo(render_findings(examination.findings) if examination.findings else "No problems found.")
+        summary = render_summary(examination.summary)
+        if fits(summary):
+            say(summary)
+        else:
+            counts, head, rows = summary_rows(examination.summary)
+            say_prose("\n".join(counts))
+            print_table("", head, rows)
+    say(render_findings(examination.findings) if examination.findings else "No problems found.")
     raise typer.Exit(exit_status(examination.findings, strict))
 
 
@@ -200,14 +251,14 @@ def run(
             "calibration would leave.",
         )
         path = results.write(folder, lambda message: warn(message, "note"))
-    typer.echo(f"\nResults: {path}")
+    say(f"\nResults: {path}")
     if config.output.report:
         from lindley.pages.run_page import write_run_report
 
-        typer.echo(f"Report:  {write_run_report(folder)}")
+        say(f"Report:  {write_run_report(folder)}")
     if named is None and folder.name != f"{config.name}-{table.name}":
         first = folder.with_name(f"{config.name}-{table.name}")
-        typer.echo(f"({first} holds results of other data or of another experiment, and was left as it is.)")
+        say(f"({first} holds results of other data or of another experiment, and was left as it is.)")
 
 
 @app.command("report")
@@ -217,7 +268,7 @@ def report_command(
     """Draw the report of a finished run again, from its results: nothing is trained."""
     from lindley.pages.run_page import write_run_report
 
-    typer.echo(f"Report: {write_run_report(folder)}")
+    say(f"Report: {write_run_report(folder)}")
 
 
 @app.command()
@@ -234,7 +285,7 @@ def compare(
 
     comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
     if as_json:
-        typer.echo(json.dumps([line.to_json() for line in comparison.lines], indent=1))
+        say_json([line.to_json() for line in comparison.lines], indent=1)
     else:
         print_table(
             f"compared with {f'{to} of ' if to else 'the same model of '}{folders[0]}",
@@ -260,12 +311,11 @@ def schema(
     from lindley.experiment.config import json_schema
     from lindley.table.table import write_new
 
-    text = json.dumps(json_schema(), indent=1)
     if out is None:
-        typer.echo(text)
+        say(json.dumps(json_schema(), indent=1))
     else:
-        write_new(out, text + "\n")
-        typer.echo(f"{out} holds the JSON schema of experiment files.")
+        write_new(out, json.dumps(json_schema(), indent=1) + "\n")
+        say(f"{out} holds the JSON schema of experiment files.")
 
 
 @data_app.command("list")
@@ -274,7 +324,7 @@ def data_list() -> None:
     from lindley.table.datasets import list_datasets
 
     for info in list_datasets():
-        typer.echo(f"{info.name}\n    {info.description} {info.size}\n    Terms: {info.terms}\n    {info.where}")
+        say(f"{info.name}\n    {info.description} {info.size}\n    Terms: {info.terms}\n    {info.where}")
 
 
 @data_app.command("export")
@@ -289,7 +339,7 @@ def data_export(
     table = load_dataset(name)
     path = out if out is not None else Path(f"{name}.csv")
     export_csv(table, path)
-    typer.echo(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
+    say(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
 
 
 def _executor(workers: int | None, cluster: str | None) -> Executor:

@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
+from lindley.settings import setting
 from lindley.system.kinds import KINDS
 from lindley.system.names import ModelName
 from lindley.table.columns import Purpose
@@ -228,7 +229,9 @@ class Experiment(_Section):
     def _each_once(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
         """The same row twice is one row; two rows of one label are a mistake."""
         if not models:
-            raise ValueError("there is no model to run: give at least one, such as --models tlm+logistic")
+            raise ValueError(
+                f"there is no model to run: give at least one, such as {setting('models', 'tlm+logistic')}"
+            )
         rows: dict[str, ModelConfig] = {}
         for model in models:
             if rows.setdefault(model.row, model).name != model.name:

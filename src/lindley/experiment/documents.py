@@ -64,7 +64,8 @@ class Document:
             root = loader.get_single_node()
             return cls(name, None if root is None else loader.construct_document(root), root)
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 40th of January is a ValueError
-            raise LindleyError(f"{name} is not YAML: {error}") from error
+            details = str(error).replace("\n", "\n  ")
+            raise LindleyError(f"{name} is not YAML: {details}") from error
 
     def line(self, place: Place) -> str:
         """``line 7, `` for a place or its nearest surroundings; else nothing."""

@@ -30,6 +30,7 @@ import yaml
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
+from lindley.settings import setting
 from lindley.table.columns import plain_names
 from lindley.table.table import Table, write_atomically
 
@@ -75,7 +76,7 @@ def writable_folder(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise LindleyError(
                 f"The results cannot be written to the folder {folder} ({error.strerror or error}). "
-                "Name another folder with --out, one that you may write to and that is not the name of a file."
+                f"Name another folder with {setting('folder')}, one that you may write to and that is not the name of a file."
             ) from error
         yield
     except BaseException:
@@ -123,7 +124,7 @@ def _write_whole(folder: Path, name: str, data: bytes) -> None:
     except OSError as error:
         raise LindleyError(
             f"The folder {path.parent} cannot be made ({error.strerror or error}). Check that the disk is not full and that "
-            "no file has that name, or name another folder with --out."
+            f"no file has that name, or name another folder with {setting('folder')}."
         ) from error
     write_atomically(path, data)
 
@@ -143,7 +144,7 @@ def drop_results(folder: Path) -> None:
     except OSError as error:
         raise LindleyError(
             f"{folder / RESULTS} is of another run and cannot be replaced ({error.strerror or error}). Close it if another "
-            "program has it open, or name another folder with --out."
+            f"program has it open, or name another folder with {setting('folder')}."
         ) from error
 
 

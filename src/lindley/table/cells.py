@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lindley.settings import setting
 from lindley.table.columns import Roles
-from lindley.table.files import FORMULA, Grid, is_blank
+from lindley.table.files import FORMULA, Grid, apostrophes, is_blank, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
 
 __all__ = ["Labels", "Numbers", "mark_findings", "number_findings", "parse_numbers", "read_labels"]
@@ -78,21 +78,30 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
             return None, []
         source = [only] * len(grid.rows)
         return Labels(_array(source), _array(source), _array(_count_within(source))), []
-    source = list(map(_text, grid.columns[roles.source]))
-    findings = _label_cells(grid, roles.source, "source") + _look_alikes(grid, source, grid.header[roles.source])
+    source, findings = _label_texts(grid, roles.source)
+    findings += _label_cells(grid, roles.source, "source") + _look_alikes(grid, source, grid.header[roles.source])
     group = source
     if roles.group is not None:
-        group = list(map(_text, grid.columns[roles.group]))
-        findings += _label_cells(grid, roles.group, "group")
+        group, noted = _label_texts(grid, roles.group)
+        findings += noted + _label_cells(grid, roles.group, "group")
         findings += _split_sources(grid, source, group, grid.header[roles.group])
     if roles.instance is not None:
-        instance = list(map(_text, grid.columns[roles.instance]))
-        findings += _label_cells(grid, roles.instance, "instance")
+        instance, noted = _label_texts(grid, roles.instance)
+        findings += noted + _label_cells(grid, roles.instance, "instance")
         findings += _repeated_instances(grid, source, instance, grid.header[roles.instance])
     else:
         instance = _count_within(source)
     known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
     return Labels(_array(source), _array(group), _array(instance), known), findings
+
+
+def _label_texts(grid: Grid, place: int) -> tuple[list[str], list[Finding]]:
+    """The labels of a column; of a text file, without the apostrophes that keep them from being computed."""
+    texts = list(map(_text, grid.columns[place]))
+    if not grid.delimiter:
+        return texts, []
+    texts, taken_off = without_apostrophes(texts)
+    return texts, [apostrophes(grid.file, taken_off, column=grid.header[place])] if taken_off else []
 
 
 def _array(texts: Sequence[str]) -> Texts:
