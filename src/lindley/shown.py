@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from pathlib import PureWindowsPath
 from typing import Any
 
-__all__ = ["as_text_cell", "from_text_cell", "json_text", "starts_formula", "visible"]
+__all__ = ["as_text_cell", "file_name", "from_text_cell", "json_text", "starts_formula", "visible"]
 
 _WITHOUT_WIDTH = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -40,6 +41,15 @@ def _has_shape(each: str) -> bool:
 
 def _number(each: str) -> str:
     return each.encode("unicode_escape").decode("ascii")
+
+
+def file_name(path: str) -> str:
+    """A path as it is written down: without its folders, whose names may be those of people.
+
+    >>> file_name(r"C:\\Users\\j.smith\\glass.csv"), file_name("cases/glass.csv")
+    ('glass.csv', 'glass.csv')
+    """
+    return PureWindowsPath(path).name  # which knows both kinds of slashes
 
 
 def json_text(content: Any, indent: int | None = None) -> str:

@@ -226,11 +226,11 @@ def run(
     config = load_experiment(experiment, overrides)
     table = load_table(config.data)
 
-    from lindley.experiment.folder import default_folder, writable_folder
+    from lindley.experiment.folder import default_folder, first_folder, held_folder
 
     named = config.output.folder
     folder = Path(named) if named is not None else default_folder(config, table)
-    with writable_folder(folder):
+    with held_folder(folder):
         from lindley.experiment.runner import run_experiment  # brings torch
 
         try:
@@ -251,13 +251,13 @@ def run(
             "calibration would leave.",
         )
         path = results.write(folder, lambda message: warn(message, "note"))
-    say(f"\nResults: {path}")
-    if config.output.report:
-        from lindley.pages.run_page import write_run_report
+        say(f"\nResults: {path}")
+        if config.output.report:
+            from lindley.pages.run_page import write_run_report
 
-        say(f"Report:  {write_run_report(folder)}")
-    if named is None and folder.name != f"{config.name}-{table.name}":
-        first = folder.with_name(f"{config.name}-{table.name}")
+            say(f"Report:  {write_run_report(folder)}")
+    first = first_folder(config, table)
+    if named is None and folder != first:
         say(f"({first} holds results of other data or of another experiment, and was left as it is.)")
 
 
@@ -266,9 +266,14 @@ def report_command(
     folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
-    from lindley.pages.run_page import write_run_report
+    from lindley.experiment.folder import held_folder
+    from lindley.experiment.saved import SavedRun
+    from lindley.pages.run_build import build_report
+    from lindley.pages.run_page import write_report
 
-    say(f"Report: {write_run_report(folder)}")
+    run = SavedRun.open(folder)  # tells of a folder that holds none, before anything is made there
+    with held_folder(folder):
+        say(f"Report: {write_report(build_report(run), folder)}")
 
 
 @app.command()

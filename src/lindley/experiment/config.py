@@ -27,8 +27,9 @@ from pydantic_core import CoreSchema
 from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
 from lindley.settings import setting
+from lindley.shown import file_name
 from lindley.system.kinds import KINDS
-from lindley.system.names import ModelName
+from lindley.system.names import FILES, ModelName
 from lindley.table.columns import Purpose
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
@@ -46,6 +47,10 @@ __all__ = [
 ]
 
 BUILT_IN = ("demo", "paper")
+LONGEST_NAME = 100
+"""Letters in the name of an experiment: Windows allows no path of more than 260."""
+MOST = 10**9
+"""Of epochs, or of sources in a batch: more is a slip of the keys."""
 
 
 class _Section(BaseModel):
@@ -120,13 +125,14 @@ class DataConfig(_ShortForm):
 class TrainingConfig(_Section):
     """How the neural models are trained; the classical ones have no use for it. The defaults are the paper's."""
 
-    epochs: int = Field(default=2000, ge=1, description="passes over the training pairs or sources")
-    batch: int = Field(default=50, ge=1, description="same-source pairs, or sources, in a batch")
+    epochs: int = Field(default=2000, ge=1, le=MOST, description="passes over the training pairs or sources")
+    batch: int = Field(default=50, ge=1, le=MOST, description="same-source pairs, or sources, in a batch")
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of AdamW")
     weight_decay: float = Field(default=1e-2, ge=0, allow_inf_nan=False, description="of AdamW")
     group: int = Field(
         default=11,
         ge=1,
+        le=MOST,
         description="splits that are worked on together, at most: more are faster, fewer lose less when a run is broken off",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
@@ -170,6 +176,13 @@ class ModelConfig(_ShortForm):
             return options  # told of the model
         return dict(kind.options.model_validate(options).given())
 
+    def told(self) -> Any:
+        """As it is written down: a file by its name alone."""
+        if not any(option in FILES for option, _ in self.name.options):
+            return self.model_dump(mode="json")
+        label = {} if self.label is None else {"label": self.label}
+        return {"model": str(self.name), **label} if label else str(self.name)
+
     @property
     def row(self) -> str:
         """How the model is called in results."""
@@ -209,10 +222,10 @@ class Experiment(_Section):
     @classmethod
     def _plain(cls, name: str) -> str:
         """The name becomes part of the name of a folder, and must not lead elsewhere."""
-        if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" ."):
+        if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" .") or len(name) > LONGEST_NAME:
             raise ValueError(
-                f"the experiment cannot be called '{name}': its name becomes part of the name of a folder. Give a "
-                "plain name, without / and \\, such as 'name: glass' in the YAML file."
+                f"the experiment cannot be called '{name[:LONGEST_NAME]}': its name becomes part of the name of a folder. Give a "
+                f"plain name of {LONGEST_NAME} letters at most, without / and \\, such as 'name: glass' in the YAML file."
             )
         return name
 
@@ -233,10 +246,27 @@ class Experiment(_Section):
                 f"there is no model to run: give at least one, such as {setting('models', 'tlm+logistic')}"
             )
         rows: dict[str, ModelConfig] = {}
+        names: dict[str, ModelName] = {}
         for model in models:
+            if names.setdefault(str(model.name), model.name) != model.name:
+                raise ValueError(
+                    f"two models '{model.name}' differ by the folders of their files alone: give the files other names"
+                )
             if rows.setdefault(model.row, model).name != model.name:
                 raise ValueError(f"two models are called '{model.row}': give one of them another label")
         return tuple(rows.values())
+
+    def told(self) -> dict[str, Any]:
+        """As it is written down, all that decides the numbers: files by their names alone, and not where results went.
+
+        A folder may be named after a person, and what is written down goes to others.
+        """
+        content = self.model_dump(mode="json", exclude={"output": {"folder"}})
+        content["models"] = [model.told() for model in self.models]
+        data = {"data": content["data"]} if isinstance(content["data"], str) else content["data"]
+        data = {**data, "data": file_name(data["data"])}
+        content["data"] = data if len(data) > 1 else data["data"]
+        return content
 
     @cached_property
     def rows(self) -> dict[str, ModelName]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import RESULTS, writable_folder
+from lindley.experiment.folder import RESULTS, json_digest, writable_folder
 from lindley.experiment.work import ORACLE, Unit, code_digest
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparedModel", "Comparison", "ModelResult", "Results", "SizeResult", "compare", "two_sem"]
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Results:
     def to_json(self) -> dict[str, Any]:
         """The content of results.json."""
         table, experiment = self.table, self.experiment
-        content: dict[str, Any] = {"schema": SCHEMA, "experiment": experiment.model_dump(mode="json")}
+        content: dict[str, Any] = {"schema": SCHEMA, "experiment": experiment.told()}
         content["data"] = {
             "name": table.name,
             "sha256": table.sha256(),
@@ -159,6 +159,7 @@ class Results:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         }
+        content["sha256"] = json_digest(content)
         return content
 
     def write(self, folder: Path, notice: Callable[[str], None] = lambda message: None) -> Path:
@@ -167,7 +168,7 @@ class Results:
         data = (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode("utf-8")
         with writable_folder(folder):
             if path.is_file() and path.read_bytes() != data:
-                notice(f"{path} was damaged, or written on another machine: it is written again.")
+                notice(f"{path} had other content, of other settings or of another machine: it is written again.")
             write_atomically(path, data)
         return path
 

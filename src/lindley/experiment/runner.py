@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
-from lindley.experiment.folder import drop_results, read_unit, start_folder, write_unit
+from lindley.experiment.folder import drop_results, held_folder, read_unit, start_folder, write_unit
 from lindley.experiment.results import Results
 from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units
 from lindley.models.fitting import require_device
@@ -97,8 +97,10 @@ def run(
         raise LindleyError("an Experiment says its models, splits, seed and epochs itself: leave them out")
     table = experiment.data.load() if table is None else table
     where = None if folder is None else Path(folder)
-    results = run_experiment(experiment, table, where, progress=progress)
-    if where is not None:
+    if where is None:
+        return run_experiment(experiment, table, progress=progress)
+    with held_folder(where):
+        results = run_experiment(experiment, table, where, progress=progress)
         results.write(where)
         if experiment.output.report:
             from lindley.pages.run_page import write_run_report
