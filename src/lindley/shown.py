@@ -44,12 +44,12 @@ def _number(each: str) -> str:
 
 
 def file_name(path: str) -> str:
-    """A path as it is written down: without its folders, whose names may be those of people.
+    r"""A path as it is written down: without its folders, whose names may be those of people.
 
-    >>> file_name(r"C:\\Users\\j.smith\\glass.csv"), file_name("cases/glass.csv")
+    >>> file_name(r"C:\Users\j.smith\glass.csv"), file_name("cases/glass.csv")
     ('glass.csv', 'glass.csv')
     """
-    return PureWindowsPath(path).name  # which knows both kinds of slashes
+    return PureWindowsPath(path).name or "."  # which knows both kinds of slashes
 
 
 def json_text(content: Any, indent: int | None = None) -> str:

@@ -125,8 +125,8 @@ class Case:
             f"({said.log10_lr:.2f} calculated), {len(self.remarks)} remarks>"
         )
 
-    def write(self, path: str | Path) -> None:
-        """Write the report, as .html, or everything in it as .json."""
+    def write(self, path: str | Path, *, replace: bool = True) -> None:
+        """Write the report, as .html, or everything in it as .json; over a file that is there only if ``replace``."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm", ".json"):
             raise LindleyError(f"{path}: the report of a case is .html or .json")
@@ -136,7 +136,7 @@ class Case:
             from lindley.pages.case_page import render_case
 
             text = render_case(self)
-        write_atomically(path, text.encode("utf-8"))
+        write_atomically(path, text.encode("utf-8"), replace=replace)
 
     @property
     def trace_label(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
-from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, reads_table
+from lindley.cli.options import CALIBRATIONS, MODELS, MOST, MOST_SEED, NEURAL, load_table, reads_table
 from lindley.errors import LindleyError
-from lindley.shown import json_text
+from lindley.shown import file_name, json_text
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
@@ -38,21 +39,22 @@ def train(
         int | None,
         typer.Option(
             min=0,
+            max=MOST,
             help="Bootstrap replicates, which give the interval. Default: 10; 100 of tlm and tlm-kde, 20 of ht-plda and of a "
             "neural model.",
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a neural model. Default: 2000.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of folds, bootstrap and training.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Epochs of a neural model. Default: 2000.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of folds, bootstrap and training.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the system file if it is there.")] = False,
 ) -> None:
     """Train a system on a table, and write it to one file, with its validation and its provenance.
 
     The file holds numbers and names, and no code. 'lindley case' evaluates cases with it.
     """
-    _require_place(out, (SYSTEM_ENDING,), (Path(table),))
-    if out.exists() and not force:
-        raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
+    require_place(out, (SYSTEM_ENDING,), (Path(table),), force=force)
     from lindley.experiment.config import DataConfig
     from lindley.system.names import ModelName
 
@@ -66,7 +68,7 @@ def train(
     with show_progress() as progress:
         system = train_system(data, model, options=options, replicates=replicates, seed=seed, progress=progress.step)
     configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
-    replace(system, about={**system.about, "configuration": configuration}).save(out)
+    replace(system, about={**system.about, "configuration": configuration}).save(out, replace=force)
     say_prose(describe_training(system))
     say(f"\nSystem: {out}")
 
@@ -81,6 +83,7 @@ def case(
             help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.csv or .json)."
         ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     source_column: Annotated[
         str | None,
@@ -108,7 +111,7 @@ def case(
     LR to give; then nothing is printed on standard output, and nothing is written.
     """
     if out is not None:
-        _require_place(out, REPORT_ENDINGS, (system, trace, ref))
+        require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
     from lindley.casework.laboratory import load_scale
 
     words = load_scale(scale)
@@ -120,29 +123,30 @@ def case(
     evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet)
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
     command = _command(
-        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, scale=None if scale == "nfi" else scale,
+        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet,
+        scale=None if scale == "nfi" else file_name(scale),
         language=None if language == "en" else language, case=case_id, examiner=examiner,
         trace_label=trace_label, ref_label=ref_label, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)
-        _show_case(evaluate_case(loaded, traces, refs, words, language, notes), out, as_json)
+        _show_case(evaluate_case(loaded, traces, refs, words, language, notes), out, as_json, force)
         return
     if out is not None and out.suffix.lower() in (".html", ".htm"):
         raise LindleyError(
             f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
             "--out matrix.csv or matrix.json for the matrix of LRs."
         )
-    _show_batch(evaluate_batch(loaded, traces, refs, command, language), out, as_json)
+    _show_batch(evaluate_batch(loaded, traces, refs, command, language), out, as_json, force)
 
 
-def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
+def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:
     from lindley.pages.case_words import describe_case
 
     if out is not None and out.suffix.lower() == ".csv":
         raise LindleyError("--out of one case is .html or .json; .csv is for the matrix of several.")
     if out is not None:
-        evaluated.write(out)
+        evaluated.write(out, replace=force)
     if as_json:
         say_json(evaluated.to_json(), indent=1)
         return
@@ -151,13 +155,13 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
         say(f"\nReport: {out}")
 
 
-def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
+def _show_batch(batch: Batch, out: Path | None, as_json: bool, force: bool) -> None:
     from lindley.pages.case_words import batch_csv, batch_rows, describe_batch
     from lindley.table.table import write_atomically
 
     if out is not None:
         text = json_text(batch.to_json()) + "\n" if out.suffix.lower() == ".json" else batch_csv(batch)
-        write_atomically(out, text.encode("utf-8"))
+        write_atomically(out, text.encode("utf-8"), replace=force)
     if as_json:
         say_json(batch.to_json())
         return
@@ -186,8 +190,8 @@ def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -
     return traces, ref()
 
 
-def _require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...]) -> None:
-    """Refuse before the work, and not after it."""
+def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] = (), *, force: bool) -> None:
+    """Refuse before the work, and not after it: a place that cannot be written, and what is there unless ``force``."""
     if out.suffix.lower() not in endings:
         raise LindleyError(f"--out {out}: give a file that ends in {', '.join(endings)}")
     if not out.parent.is_dir():
@@ -195,14 +199,27 @@ def _require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...]
     inside = any(path.is_dir() and out.resolve().parent == path.resolve() for path in inputs)
     if out.is_dir() or inside or (out.exists() and any(path.exists() and out.samefile(path) for path in inputs)):
         raise LindleyError(f"--out {out} is a folder, or among the files that are read: give another name")
+    if out.exists() and not force:
+        raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise LindleyError(
+            f"--out {out}: nothing can be written to the folder {out.parent} ({error.strerror or error}). Name a file in "
+            "another folder."
+        ) from error
 
 
 def _command(system: Path, **options: object) -> str:
-    """The command as it would be typed, so that somebody can repeat it."""
+    """The command as it would be typed where its files are, so that somebody can repeat it; folders are nobody's business."""
     from lindley.settings import option_value
 
-    given = {name.replace("_", "-"): option_value(str(value)) for name, value in options.items() if value is not None}
-    return " ".join(["lindley case", option_value(str(system)), *(f"--{name} {given[name]}" for name in given)])
+    def typed(value: object) -> str:
+        return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
+
+    given = {name.replace("_", "-"): typed(value) for name, value in options.items() if value is not None}
+    return " ".join(["lindley case", typed(system), *(f"--{name} {given[name]}" for name in given)])
 
 
 def _template(path: Path | None) -> None:
@@ -241,12 +258,19 @@ def evaluate(
     other: Annotated[
         str | None, typer.Option(metavar="TABLE", help="Data of another origin, for generalisation.")
     ] = None,
-    trace_instances: Annotated[int, typer.Option(min=1, help="Measurements of a trace in the comparisons judged.")] = 1,
-    ref_instances: Annotated[int, typer.Option(min=1, help="Measurements of a ref in the comparisons judged.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws of measurements, and of the bootstrap.")] = 0,
+    trace_instances: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Measurements of a trace in the comparisons judged.")
+    ] = 1,
+    ref_instances: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Measurements of a ref in the comparisons judged.")
+    ] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the draws of measurements, and of the bootstrap.")
+    ] = 0,
     allow_overlap: Annotated[
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
     """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
 
@@ -255,6 +279,8 @@ def evaluate(
     """
     from lindley.casework.laboratory import load_criteria
 
+    if not force and any((out / name).exists() for name in ("validation.html", "validation.json")):
+        raise LindleyError(f"{out} holds a validation already. Name another folder, or give --force to replace it.")
     if criteria is not None:
         load_criteria(criteria)  # tells what is wrong with them before anything is computed
 
@@ -271,9 +297,9 @@ def evaluate(
         there = load_table(DataConfig(data=other, **({} if other in dataset_names() else reading)), **of_system)
 
     from lindley.casework.validation import validate
-    from lindley.experiment.folder import writable_folder
+    from lindley.experiment.folder import held_folder
 
-    with writable_folder(out):
+    with held_folder(out):
         settings = Settings((trace_instances, ref_instances), seed, allow_overlap=allow_overlap)
         with show_progress() as progress:
             validation = validate(loaded, here, criteria, other=there, settings=settings, progress=progress.step)

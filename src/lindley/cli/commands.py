@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 import typer.core
 
-from lindley.cli.casework import case, evaluate, train
+from lindley.cli.casework import case, evaluate, require_place, train
 from lindley.cli.console import (
     fail,
     fits,
@@ -27,7 +27,7 @@ from lindley.cli.console import (
     warn,
 )
 from lindley.cli.last_net import unforeseen
-from lindley.cli.options import CALIBRATIONS, MODELS, NEURAL, load_table, names, reads_table
+from lindley.cli.options import CALIBRATIONS, MODELS, MOST, MOST_SEED, NEURAL, load_table, names, reads_table
 from lindley.errors import LindleyError
 from lindley.settings import offer, offered, speaking
 from lindley.shown import visible
@@ -177,9 +177,9 @@ def run(
             "tlm+logistic+elub"
         ),
     ] = None,
-    splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of the neural models. Default: 2000.")] = None,
+    splits: Annotated[int | None, typer.Option(max=MOST, help="How many random splits of the sources.")] = None,
+    seed: Annotated[int | None, typer.Option(max=MOST_SEED, help="The seed that all splits come from.")] = None,
+    epochs: Annotated[int | None, typer.Option(max=MOST, help="Epochs of the neural models. Default: 2000.")] = None,
     device: Annotated[
         Literal["cpu", "cuda"] | None, typer.Option(help="Where the neural models are trained. Default: cpu.")
     ] = None,
@@ -191,7 +191,8 @@ def run(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Work on so many processes of this machine.", rich_help_panel=MACHINES)
+        int | None,
+        typer.Option(min=1, max=1000, help="Work on so many processes of this machine.", rich_help_panel=MACHINES),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -293,7 +294,7 @@ def compare(
         say_json([line.to_json() for line in comparison.lines], indent=1)
     else:
         print_table(
-            f"compared with {f'{to} of ' if to else 'the same model of '}{folders[0]}",
+            f"compared with {f'{to} of ' if to else 'the same model of '}{comparison.lines[0].run}",
             ("run", "model", "test Cllr", "median", "Cllr_min", "difference in test Cllr"),
             [line.row() for line in comparison.lines],
             "Mean ± 2 s.e.m. over the splits; differences are paired per split, negative is better.",
@@ -336,14 +337,17 @@ def data_list() -> None:
 def data_export(
     name: Annotated[str, typer.Argument(help="A named data set, see 'lindley data list'.")],
     out: Annotated[Path | None, typer.Option(help="The CSV file to write. Default: NAME.csv.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write a named data set to a CSV file."""
-    from lindley.table.datasets import load_dataset
+    from lindley.table.datasets import dataset_names, load_dataset
     from lindley.table.table import export_csv
 
-    table = load_dataset(name)
     path = out if out is not None else Path(f"{name}.csv")
-    export_csv(table, path)
+    if name in dataset_names():
+        require_place(path, (".csv",), force=force)
+    table = load_dataset(name)
+    export_csv(table, path, replace=force)
     say(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
 
 

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
     from lindley.table.table import Table
 
-__all__ = ["CALIBRATIONS", "MODELS", "NEURAL", "load_table", "names", "reads_table"]
+__all__ = ["CALIBRATIONS", "MODELS", "MOST", "MOST_SEED", "NEURAL", "load_table", "names", "reads_table"]
 
 # what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
 MODELS = "robust, tlm, tlm-kde, tlm-bayes, ht-plda"
 NEURAL = "ntlm-{single,double}-{pairs,sources}-{n1,n2} with -common or -varying behind"
 CALIBRATIONS = "+logistic, +kde, +pav, +elub, +iv"
+MOST = 10**6
+"""Splits, epochs, replicates or measurements that an option takes: more is a slip of the keys."""
+MOST_SEED = 2**63 - 1
 
 READING: dict[str, tuple[Any, str]] = {
     "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),

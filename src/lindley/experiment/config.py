@@ -224,8 +224,8 @@ class Experiment(_Section):
         """The name becomes part of the name of a folder, and must not lead elsewhere."""
         if not re.fullmatch(r"[^/\\\x00-\x1f]+", name) or not name.strip(" .") or len(name) > LONGEST_NAME:
             raise ValueError(
-                f"the experiment cannot be called '{name[:LONGEST_NAME]}': its name becomes part of the name of a folder. Give a "
-                f"plain name of {LONGEST_NAME} letters at most, without / and \\, such as 'name: glass' in the YAML file."
+                f"the experiment cannot be called '{name[:LONGEST_NAME]}': its name becomes part of the name of a folder. "
+                f"Give a plain name of {LONGEST_NAME} letters at most, without / and \\, such as 'name: glass'."
             )
         return name
 

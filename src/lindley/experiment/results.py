@@ -249,6 +249,7 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
     same data and the same protocol; where they are not, the runs are shown without differences.
     """
     first = runs[0]
+    called = dict(zip((run.folder for run in runs), _told_apart([run.folder for run in runs]), strict=True))
     if to is not None:
         first.spec(to)  # says which models there are, if it is not one of them
     if len({run.folder.resolve() for run in runs}) < len(runs):
@@ -262,7 +263,9 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
     for run in runs:
         obstacle = _obstacle(first, run)
         if obstacle:
-            remarks.append(f"{run.folder}: {obstacle}, so its splits do not pair with those of {first.folder}.")
+            remarks.append(
+                f"{called[run.folder]}: {obstacle}, so its splits do not pair with those of {called[first.folder]}."
+            )
         for model in run.models:
             other = to if to is not None else model
             result = run.result(model)
@@ -276,9 +279,19 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
             else:
                 pairs = zip(result.test_cllr, first.result(other).test_cllr, strict=False)  # as many as both have
                 differences = tuple(a - b for a, b in pairs)
-            against = None if differences is None else f"{other} in {first.folder}"
-            lines.append(ComparedModel(str(run.folder), model, result, against, differences, why_not))
+            against = None if differences is None else f"{other} in {called[first.folder]}"
+            lines.append(ComparedModel(called[run.folder], model, result, against, differences, why_not))
     return Comparison(tuple(lines), tuple(remarks))
+
+
+def _told_apart(folders: Sequence[Path]) -> list[str]:
+    """Folders by their names, with as many of the folders around them as it takes to tell them apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-count:]) for each in parts]
+        if len(set(names)) == len({*parts}):
+            break
+    return names
 
 
 def _obstacle(a: SavedRun, b: SavedRun) -> str:

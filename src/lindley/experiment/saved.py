@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import EXPERIMENT, RESULTS, json_digest, read_arrays, read_table_file, read_unit_file, read_whole
+from lindley.experiment.folder import (
+    EXPERIMENT,
+    RESULTS,
+    json_digest,
+    read_arrays,
+    read_table_file,
+    read_unit_file,
+    read_whole,
+)
 from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
 from lindley.llrs import Floats, LLRs

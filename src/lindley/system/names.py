@@ -45,7 +45,9 @@ class ModelName:
     def __str__(self) -> str:
         front = f"{self.gaussianiser}:" if self.gaussianiser else ""
         law = f"-{self.integration}" if self.integration else ""
-        options = ",".join(f"{name}={file_name(str(value)) if name in FILES else value}" for name, value in self.options)
+        options = ",".join(
+            f"{name}={file_name(str(value)) if name in FILES else value}" for name, value in self.options
+        )
         name = front + "+".join((self.base + law + (f"[{options}]" if options else ""), *self.calibrations))
         return name + ("@cv" if self.cross_fitted else "")
 
