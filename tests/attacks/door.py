@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from lindley.cli import commands as cli
+
+COMMAND = typer.main.get_command(cli.app)
+"""As typer makes it of the functions, which takes longer than most commands of these tests."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ def lindley(*arguments: str | Path, width: int | None = None) -> Answer:
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")  # the command prints warnings, and goes on
         patch.setattr(sys, "argv", ["lindley", *map(str, arguments)])
+        patch.setattr(cli, "app", COMMAND)
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "NO_COLOR"):
             patch.delenv(name, raising=False)
         if width is not None:

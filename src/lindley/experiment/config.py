@@ -28,7 +28,7 @@ from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
 from lindley.settings import setting
 from lindley.shown import file_name
-from lindley.system.kinds import KINDS
+from lindley.system.kinds import KINDS, MOST
 from lindley.system.names import FILES, ModelName
 from lindley.table.columns import Purpose
 from lindley.table.read import Examination, examine_table, read_table
@@ -49,8 +49,6 @@ __all__ = [
 BUILT_IN = ("demo", "paper")
 LONGEST_NAME = 100
 """Letters in the name of an experiment: Windows allows no path of more than 260."""
-MOST = 10**9
-"""Of epochs, or of sources in a batch: more is a slip of the keys."""
 
 
 class _Section(BaseModel):

@@ -67,6 +67,8 @@ BEYOND = 2**30
 """The place of the byte that is locked on Windows: behind all that is written."""
 LONGEST = 100
 """Letters in the name of a folder that we make up."""
+LONGEST_TOLD = 400
+"""Letters of a path in a message."""
 LEFT_BEHIND = 600.0
 """Seconds after which a half-written file is what a killed run left: no writing takes that long, in another run either."""
 
@@ -87,15 +89,16 @@ def writable_folder(folder: Path) -> Iterator[None]:
                 pass
             if (folder / RESULTS).is_dir():
                 raise IsADirectoryError(0, f"{RESULTS} in it is a folder itself")
-        except OSError as error:
+        except (OSError, ValueError, RecursionError) as error:  # a NUL in the name; a path of a thousand folders
+            reason = getattr(error, "strerror", None) or error
             raise LindleyError(
-                f"The results cannot be written to the folder {folder} ({error.strerror or error}). "
+                f"The results cannot be written to the folder {_named(folder)} ({reason}). "
                 f"Name another folder with {setting('folder')}, one that you may write to and that is not the name of a file."
             ) from error
         yield
     except BaseException:
         for each in made:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 each.rmdir()
         raise
 
@@ -165,6 +168,11 @@ def _holder(path: Path) -> str:
         if text := path.read_bytes()[:200].decode("utf-8", "replace"):
             return text
     return "a process that has not said who it is"
+
+
+def _named(folder: Path) -> str:
+    text = str(folder)
+    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"
 
 
 def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Notice = lambda message: None) -> None:

@@ -153,6 +153,8 @@ def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
 
     If not ``replace``, a file of that name is an error, also one that came up since anybody looked.
     """
+    if not path.name or "\0" in str(path):
+        raise LindleyError(f"'{path}' is not the name of a file. Give one, such as results.csv.")
     beside = path.with_name(f".{path.name[:50]}.{os.getpid()}.part")  # no name is too long for its last letters
     claimed = False
     try:
