@@ -78,7 +78,8 @@ def test_run_on_a_table(small_table: Path, tmp_path: Path) -> None:
     assert "oracle" not in content  # a file is a file, whatever it was made from
     assert answer.stderr == "tlm, splits 1–2 of 2\n"  # in a pipe: a line for every part, and nothing else
     assert "report" not in answer.stdout.casefold()
-    repeated = lindley("run", str(tmp_path / "out" / "experiment.yaml"), "--out", str(tmp_path / "again"))
+    configuration = str(tmp_path / "out" / "experiment.yaml")  # names the table without its folder
+    repeated = lindley("run", configuration, "--out", str(tmp_path / "again"), cwd=small_table.parent)
     assert repeated.returncode == 0, repeated.stderr
     again = json.loads((tmp_path / "again" / "results.json").read_text())
     for name in ("tlm", "tlm+logistic+elub"):

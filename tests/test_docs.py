@@ -100,6 +100,8 @@ def smaller(words: list[str], page: str) -> list[str]:
             words += ["--models", "tlm,tlm+logistic"]
         if "--data" not in words and not any(word.endswith(".yaml") for word in words):
             words += ["--data", "glass.xlsx", "--source-column", "item"]
+    if words[1:3] == ["data", "export"]:
+        words += ["--force"]  # over a file that stands in for it
     if words[1] == "train":
         words += ["--replicates", "2", "--force"]
         if "--model" not in words and page != "tutorial.md":

@@ -1,7 +1,8 @@
 """Settings in the words of whoever shows a message: an option to type, a key of a YAML file, an argument in Python.
 
 The code that reads tables does not know who called it. It writes ``Leave it out with {setting("ignore", "Fe")}``, which
-leaves a mark in the text; `spoken` fills the mark in when the text is shown, in the language that `speaking` chose.
+leaves a mark in the text; `spoken` fills the mark in when the text is shown, in the language that `speaking` chose. A command
+that lacks the option is not told of it: what cannot be set there is changed in the file.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal
 
-__all__ = ["option_list", "option_value", "setting", "speaking", "spoken"]
+__all__ = ["offer", "offered", "option_list", "option_value", "setting", "speaking", "spoken"]
 
 Language = Literal["python", "shell", "yaml"]
 
 _LANGUAGE: ContextVar[Language] = ContextVar("language", default="python")
-_MARK = re.compile("\x02(\\w+)((?:\x1f[^\x02\x03\x1f]*)*)\x03")
+_OFFERED: ContextVar[Collection[str] | None] = ContextVar("offered", default=None)
+_MARK = re.compile("( with )?\x02(\\w+)((?:\x1f[^\x02\x03\x1f]*)*)\x03")
 _CONTROLS = str.maketrans("", "", "\x02\x03\x1f")
 _COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "reference")}
 _COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
 _LISTS = ("include", "ignore")
-_FLAGS = ("allow_duplicates", "allow_outside")
+_FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap")
+_OTHERWISE = {"folder": "out"}
+"""Options that are called otherwise than the setting."""
 _PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
 _PLAIN_IN_YAML = re.compile(r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -33,11 +37,22 @@ _PLAIN_IN_YAML = re.compile(r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.
 @contextmanager
 def speaking(language: Language) -> Iterator[None]:
     """Show settings in this language from here on."""
-    before = _LANGUAGE.set(language)
+    before, offered_before = _LANGUAGE.set(language), _OFFERED.set(None)
     try:
         yield
     finally:
         _LANGUAGE.reset(before)
+        _OFFERED.reset(offered_before)
+
+
+def offer(options: Collection[str] | None) -> None:
+    """Say which options the command at work has, such as ``--sheet``; None for all that there are."""
+    _OFFERED.set(options)
+
+
+def offered() -> Collection[str] | None:
+    """The options of the command at work, if `offer` said."""
+    return _OFFERED.get()
 
 
 def setting(name: str, *values: str) -> str:
@@ -52,14 +67,26 @@ def setting(name: str, *values: str) -> str:
 def spoken(text: str) -> str:
     """The text with its marks filled in."""
     language = _LANGUAGE.get()
-    return _MARK.sub(lambda found: _told(language, found[1], found[2].split("\x1f")[1:]), text)
+    options = _OFFERED.get() if language == "shell" else None
+
+    def told(found: re.Match[str]) -> str:
+        name, values = found[2], found[3].split("\x1f")[1:]
+        if options is not None and found[1] and _option(name) not in options:
+            return " in the file"
+        return (found[1] or "") + _told(language, name, values)
+
+    return _MARK.sub(told, text)
+
+
+def _option(name: str) -> str:
+    return f"--{_OTHERWISE.get(name, _COLUMNS.get(name, name)).replace('_', '-')}"
 
 
 def _told(language: Language, name: str, values: list[str]) -> str:
     key = _COLUMNS.get(name, name)
     if language == "shell":
         value = option_list(*values) if name in _LISTS else " ".join(map(option_value, values))
-        return f"--{key.replace('_', '-')} {value}".rstrip()
+        return f"{_option(name)} {value}".rstrip()
     if language == "yaml":
         value = ", ".join(each if _PLAIN_IN_YAML.fullmatch(each) else _string(each) for each in values)
         if name in _FLAGS:

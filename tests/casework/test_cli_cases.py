@@ -281,11 +281,14 @@ def test_force_replaces_a_system(folder: Path) -> None:
     assert not math.isnan(load(out).llr(values[0], values[1]))
 
 
-def test_the_command_in_the_report_repeats_it(folder: Path) -> None:
+def test_the_command_in_the_report_repeats_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its files are: it names no folder."""
     import shlex
 
     content = json.loads(run(*command(folder, "trace.csv", "ref.csv", "--json", "--examiner", "A. 'B' $C")))
     words = shlex.split(content["command"])
     assert words[:2] == ["lindley", "case"]
+    assert str(folder) not in content["command"]
+    monkeypatch.chdir(folder)
     again = json.loads(run(*words[1:], "--json"))
     assert again == content

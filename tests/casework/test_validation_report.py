@@ -83,13 +83,15 @@ def test_exit_status_says_pass_or_fail(files: Path, tmp_path: Path) -> None:
     system, new = files / "glass.safetensors", files / "new.csv"
     passed = evaluate(system, new, "--out", tmp_path, "--criteria", files / "easy.yaml")
     assert (passed.exit_code, "PASS" in passed.stdout) == (0, True)
-    failed = evaluate(system, new, "--out", tmp_path, "--criteria", files / "hard.yaml")
+    with pytest.raises(LindleyError, match="holds a validation already"):
+        evaluate(system, new, "--out", tmp_path, "--criteria", files / "hard.yaml")
+    failed = evaluate(system, new, "--out", tmp_path, "--criteria", files / "hard.yaml", "--force")
     assert (failed.exit_code, "FAIL" in failed.stdout) == (1, True)
     page = (tmp_path / "validation.html").read_text("utf-8")
     assert "The system does not pass" in page
     assert "it cannot be judged, as no other table was given" in page
     with_other = evaluate(
-        system, new, "--out", tmp_path, "--criteria", files / "hard.yaml", "--other", files / "other.csv"
+        system, new, "--out", tmp_path, "--criteria", files / "hard.yaml", "--other", files / "other.csv", "--force"
     )
     assert with_other.exit_code == 1
     found = json.loads((tmp_path / "validation.json").read_text("utf-8"))
@@ -108,7 +110,7 @@ def test_features_are_found_by_name_in_any_order(files: Path, tmp_path: Path) ->
 def test_the_seed_counts(files: Path, tmp_path: Path) -> None:
     texts = []
     for seed in (0, 0, 1):
-        evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--seed", seed)
+        evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--seed", seed, "--force")
         texts.append((tmp_path / "validation.json").read_text("utf-8"))
     assert texts[0] == texts[1] != texts[2]
 
@@ -152,11 +154,11 @@ def test_a_failed_report_leaves_the_old_one(files: Path, tmp_path: Path, monkeyp
         (tmp_path / name).write_text("old")
     monkeypatch.setattr("lindley.pages.validation_page.render_validation", lambda record: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path)
+        evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--force")
     monkeypatch.undo()
     monkeypatch.setattr("lindley.pages.validation_page.os.replace", _refuse)
     with pytest.raises(LindleyError, match="cannot be written"):
-        evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path)
+        evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--force")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "validation.json": "old",
         "validation.html": "old",
@@ -195,9 +197,9 @@ def test_the_transform_and_the_units_of_the_system_are_honoured(tmp_path: Path) 
     assert found["lines"][0]["raw"]["value"] == pytest.approx(cllr.value, rel=1e-6)
     path.write_text(path.read_text("utf-8").replace("(ppm)", "(%)"), encoding="utf-8")
     with pytest.raises(LindleyError, match="the values are in %, and the system was trained on ppm"):
-        evaluate(tmp_path / "logs.safetensors", path, "--out", tmp_path / "out")
+        evaluate(tmp_path / "logs.safetensors", path, "--out", tmp_path / "percent")
     with pytest.raises(LindleyError, match="takes the logarithm"):
-        evaluate(tmp_path / "logs.safetensors", "glass-simulated", "--out", tmp_path / "out")
+        evaluate(tmp_path / "logs.safetensors", "glass-simulated", "--out", tmp_path / "named")
 
 
 def test_the_template_is_written_once_and_reads(tmp_path: Path) -> None:

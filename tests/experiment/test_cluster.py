@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,36 @@ class Killer:
 
 
 needs_sigkill = pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGKILL to send")
+needs_keys = pytest.mark.skipif(find_spec("cryptography") is None, reason="the workers' keys need cryptography")
 
 
+class Stranger:
+    """Somebody else on this machine, who would have the workers run code; given to a run in place of a progress bar."""
+
+    def __init__(self) -> None:
+        self.turned_away: list[str] = []
+
+    def __call__(self, doing: str, detail: str, share: float) -> None:
+        if "handed" in detail and not self.turned_away:
+            address = distributed.default_client().scheduler.address
+            assert address.startswith("tls://127.0.0.1:")
+            for known in (address.replace("tls", "tcp"), address):
+                try:
+                    distributed.Client(known, timeout="2s", set_as_default=False).close()
+                except (OSError, TypeError) as error:  # no connection; or TLS without keys, which Dask does not allow
+                    self.turned_away.append(type(error).__name__)
+
+
+@needs_keys
+@pytest.mark.usefixtures("nothing_left")
+def test_nobody_else_talks_to_the_workers(table: Table) -> None:
+    stranger = Stranger()
+    few = make_experiment(protocol=Protocol(splits=2, seed=1), models=("tlm",))
+    run_experiment(few, table, executor=on_cluster(workers=1), progress=stranger)
+    assert len(stranger.turned_away) == 2
+
+
+@needs_keys
 @needs_sigkill
 @pytest.mark.usefixtures("nothing_left")
 def test_a_killed_worker_costs_nothing_but_time(table: Table, serial: Path, tmp_path: Path) -> None:
@@ -220,6 +249,7 @@ def _of_session(session: int) -> list[str]:
     return found
 
 
+@needs_keys
 def test_the_command(tmp_path: Path) -> None:
     """Its processes are started without running the command in each of them, and are gone when it ends."""
     export_csv(make_table(), tmp_path / "panes.csv")

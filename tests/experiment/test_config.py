@@ -382,7 +382,7 @@ def test_the_resolved_configuration_reads_back_as_the_same_experiment(content: d
         assume(False)
     text = resolved(chosen)
     again = Experiment.model_validate(Document.parse(text, "it").content)
-    assert again == chosen
+    assert again.told() == chosen.told()
     assert again.rows == chosen.rows
     assert resolved(again) == text
 
@@ -504,20 +504,8 @@ class TestSchema:
 def fits(value: Any, schema: dict[str, Any], root: dict[str, Any] | None = None) -> bool:
     """Whether a value fits a JSON schema of the words that pydantic uses here; another word is an error."""
     root = root or schema
-    words = {
-        "$schema",
-        "$defs",
-        "title",
-        "description",
-        "default",
-        "$ref",
-        "anyOf",
-        "type",
-        "enum",
-        "minimum",
-        "maximum",
-    }
-    words |= {"exclusiveMinimum", "properties", "required", "additionalProperties", "items", "prefixItems"}
+    words = {"$schema", "$defs", "title", "description", "default", "$ref", "anyOf", "type", "enum", "minimum"}
+    words |= {"exclusiveMinimum", "maximum", "properties", "required", "additionalProperties", "items", "prefixItems"}
     assert set(schema) <= words | {"minItems", "maxItems"}, set(schema) - words
     if "$ref" in schema and not fits(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root):
         return False

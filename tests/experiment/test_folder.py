@@ -51,7 +51,7 @@ def test_what_is_there(pristine: Path, experiment: Experiment, table: Table) -> 
     assert (again.name, again.features) == (table.name, table.features)
     np.testing.assert_array_equal(again.instance, table.instance)
     content = json.loads((pristine / "results.json").read_bytes())
-    assert content["experiment"] == experiment.model_dump(mode="json")
+    assert content["experiment"] == experiment.told()
     assert content["data"]["sha256"] == table.sha256()
     assert {"lindley", "numpy", "torch", "python", "platform", "machine", "cores", "code_sha256"} <= set(
         content["environment"]

@@ -43,7 +43,7 @@ def test_results(table: Table, tmp_path: Path) -> None:
     results = run_experiment(experiment(), table, progress=lambda doing, detail, done: seen.append((doing, done)))
     path = results.write(tmp_path / "deep" / "folder")
     content = json.loads(path.read_text())
-    assert content["schema"] == 2
+    assert content["schema"] == 3
     assert list(content["models"]) == list(MODELS)
     for model in content["models"].values():
         assert [len(model[part]["cllr"]) for part in ("validate", "test")] == [3, 3]

@@ -12,7 +12,7 @@ import pytest
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import read_table_file
+from lindley.experiment.folder import json_digest, read_table_file
 from lindley.experiment.saved import SavedRun
 from lindley.llrs import LLRs
 from lindley.system.system import load
@@ -126,8 +126,14 @@ def test_what_there_is_not(run: SavedRun) -> None:
             run.llr("tlm", split)
 
 
-def change(path: Path, **content: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), **content}))
+def signed(content: dict[str, Any]) -> bytes:
+    """results.json with the digest of its content, as somebody would forge it: it has no key."""
+    content = {name: value for name, value in content.items() if name != "sha256"}
+    return json.dumps({**content, "sha256": json_digest(content)}).encode()
+
+
+def change(path: Path, **parts: Any) -> None:
+    path.write_bytes(signed({**json.loads(path.read_bytes()), **parts}))
 
 
 class TestDamage:
@@ -138,11 +144,12 @@ class TestDamage:
             (b"{", "does not read"),
             (b"[]", "does not read"),
             (b"{}", "does not read"),
-            (b'{"schema": 2}', "is damaged .*Run the experiment again"),
-            (b'{"schema": 1}', r"another version of lindley \(layout 1; this one reads 2\). Run the experiment again"),
-            (b'{"schema": 3}', r"another version of lindley \(layout 3"),
-            (b'{"schema": 2, "experiment": {}, "models": {}, "data": {"sha256": ""}}', "is damaged"),
-            (b'{"schema": 2, "experiment": {"name": "x", "data": "a", "models": ["tlm"]}, "models": []}', "is damaged"),
+            (b'{"schema": 3}', "changed after it was written, or is damaged: its digest is another"),
+            (signed({"schema": 3}), "is damaged .*Run the experiment again"),
+            (signed({"schema": 1}), r"another version of lindley \(layout 1; this one reads 3\). Run the experiment again"),
+            (signed({"schema": 4}), r"another version of lindley \(layout 4"),
+            (signed({"schema": 3, "experiment": {}, "models": {}, "data": {"sha256": ""}}), "is damaged"),
+            (signed({"schema": 3, "experiment": {"name": "x", "data": "a", "models": ["tlm"]}, "models": []}), "is damaged"),
         ],
     )  # fmt: skip
     def test_results(self, finished: Path, content: bytes, message: str) -> None:
@@ -157,12 +164,15 @@ class TestDamage:
         for place in ("test", "validate"):
             changed = json.loads(path.read_bytes())
             changed["models"]["tlm"][place]["cllr"][3] *= 1 + 1e-15
-            (finished / "results.json").write_text(json.dumps(changed))
-            with pytest.raises(LindleyError, match="its figures are not those of the parts it was made of"):
+            path.write_text(json.dumps(changed))
+            with pytest.raises(LindleyError, match="its digest is another"):
+                SavedRun.open(finished)
+            path.write_bytes(signed(changed))
+            with pytest.raises(LindleyError, match="its figures or facts are not those of the parts it was made of"):
                 SavedRun.open(finished)
             path.write_text(json.dumps(content))
         change(path, oracle={"test": {"cllr": [0.1] * 8}})
-        with pytest.raises(LindleyError, match="its figures are not those"):
+        with pytest.raises(LindleyError, match="its figures or facts are not those"):
             SavedRun.open(finished)
 
     def test_rows_of_another_experiment(self, finished: Path) -> None:

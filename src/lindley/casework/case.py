@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.shown import json_text, visible
 from lindley.system.provenance import today
 from lindley.system.storage import require_finite
 from lindley.system.system import System
@@ -47,7 +47,7 @@ class Refusal(LindleyError):
 
     def __init__(self, remarks: list[Remark], language: str = "en") -> None:
         self.remarks = remarks
-        reasons = "\n".join(f"  {remark.in_language(language)}" for remark in remarks)
+        reasons = "\n".join(f"  {visible(remark.in_language(language))}" for remark in remarks)
         super().__init__(f"no LR is given for this case:\n{reasons}")
 
 
@@ -139,18 +139,18 @@ class Case:
             f"({said.log10_lr:.2f} calculated), {len(self.remarks)} remarks>"
         )
 
-    def write(self, path: str | Path) -> None:
-        """Write the report, as .html, or everything in it as .json."""
+    def write(self, path: str | Path, *, replace: bool = True) -> None:
+        """Write the report, as .html, or everything in it as .json; over a file that is there only if ``replace``."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm", ".json"):
             raise LindleyError(f"{path}: the report of a case is .html or .json")
         if path.suffix.lower() == ".json":
-            text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            text = json_text(self.to_json(), indent=1) + "\n"
         else:
             from lindley.pages.case_page import render_case
 
             text = render_case(self)
-        write_atomically(path, text.encode("utf-8"))
+        write_atomically(path, text.encode("utf-8"), replace=replace)
 
     @property
     def trace_label(self) -> str:

@@ -67,7 +67,13 @@ class Scale(_Strict):
     @classmethod
     def _fillable(cls, sentences: dict[str, str]) -> dict[str, str]:
         for language, sentence in sentences.items():
-            names = [name for _, name, _, _ in Formatter().parse(sentence) if name is not None]
+            fields = [field for field in Formatter().parse(sentence) if field[1] is not None]
+            names = [name for _, name, _, _ in fields]
+            if formatted := [name for _, name, form, conversion in fields if form or conversion]:
+                raise ValueError(
+                    f"the sentence in '{language}' says how to print {formatted[0]}: write {{{formatted[0]}}}, with nothing "
+                    "behind the name"
+                )
             if strange := [name for name in names if name not in ("words", "favoured", "other")]:
                 raise ValueError(
                     f"the sentence in '{language}' has {{{strange[0]}}} in it: {{words}}, {{favoured}} and {{other}} are "

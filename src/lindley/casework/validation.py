@@ -38,6 +38,7 @@ from lindley.errors import LindleyError
 from lindley.evaluation.bootstrap import Estimate
 from lindley.evaluation.pair_grid import PairGrid
 from lindley.llrs import Floats
+from lindley.settings import setting
 from lindley.system.system import System, row_digests
 from lindley.table.table import Table
 
@@ -219,7 +220,7 @@ def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
     if not allowed:
         raise LindleyError(
             f"{table.name}: {overlap}. Figures on data that a system has seen flatter it: give a table of other sources, or "
-            "--allow-overlap if that is what you want, and the report will say so."
+            f"{setting('allow_overlap')} if that is what you want, and the report will say so."
         )
     return [f"{table.name}: {overlap}. Figures on them flatter the system"]
 

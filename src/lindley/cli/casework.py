@@ -4,7 +4,7 @@ evaluates cases with it, ``evaluate`` validates it.
 
 from __future__ import annotations
 
-import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lindley.cli.console import print_table, show_progress, warn
-from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, READING, load_table, read_mates, reads_table
+from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
+from lindley.cli.options import (
+    CALIBRATIONS,
+    MATES,
+    MODELS,
+    MOST,
+    MOST_SEED,
+    NEURAL,
+    READING,
+    load_table,
+    read_mates,
+    reads_table,
+)
 from lindley.errors import LindleyError
+from lindley.shown import file_name, json_text
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
@@ -48,12 +60,15 @@ def train(
         int | None,
         typer.Option(
             min=0,
+            max=MOST,
             help="Bootstrap replicates, which give the interval. Default: 10; 100 of tlm and tlm-kde, 20 of ht-plda and of a "
             "neural model.",
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of a neural model. Default: 2000.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of folds, bootstrap and training.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Epochs of a neural model. Default: 2000.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of folds, bootstrap and training.")] = 0,
     mates: Annotated[str, typer.Option(help=MATES)] = "as-in-table",
     private: Annotated[
         bool,
@@ -68,9 +83,7 @@ def train(
 
     The file holds numbers and names, and no code. 'lindley case' evaluates cases with it.
     """
-    _require_place(out, (SYSTEM_ENDING,), (Path(table),))
-    if out.exists() and not force:
-        raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
+    require_place(out, (SYSTEM_ENDING,), (Path(table),), force=force)
     from lindley.experiment.config import DataConfig
     from lindley.system.names import ModelName
 
@@ -96,9 +109,9 @@ def train(
     if "mates" in system.about:
         configuration["mates"] = mates
     system = replace(system, about={**system.about, "configuration": configuration})
-    system.save(out)
-    typer.echo(describe_training(system))
-    typer.echo(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
+    system.save(out, replace=force)
+    say_prose(describe_training(system))
+    say(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
 
 
 def info(
@@ -114,9 +127,9 @@ def info(
 
     loaded = load(system, signed_by=require_signature)
     if as_json:
-        typer.echo(json.dumps(system_facts(loaded), indent=1, ensure_ascii=False, allow_nan=False))
+        say_json(system_facts(loaded))
     else:
-        typer.echo(describe_system(loaded, None if require_signature else signed_with(system)))
+        say_prose(describe_system(loaded, None if require_signature else signed_with(system)))
 
 
 def keys(
@@ -129,7 +142,7 @@ def keys(
     from lindley.system.signature import make_keys
 
     private, public = make_keys(name)
-    typer.echo(
+    say(
         f"Private key: {private}\n             Signs systems. Keep it where nobody else can read it, and not beside them."
         f"\nPublic key:  {public}\n             Give it to everybody who evaluates cases: --require-signature {public.name}"
     )
@@ -149,7 +162,7 @@ def sign(
     data = read_system(system)
     loaded = System.from_bytes(data, str(system))
     place, fingerprint = sign_system(data, system, key)
-    typer.echo(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
+    say(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
 def case(
@@ -162,6 +175,7 @@ def case(
             help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.csv or .json)."
         ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     source_column: Annotated[
         str | None,
@@ -201,7 +215,7 @@ def case(
     LR to give; then nothing is printed on standard output, and nothing is written.
     """
     if out is not None:
-        _require_place(out, REPORT_ENDINGS, (system, trace, ref))
+        require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
     from lindley.casework.laboratory import load_scale
 
     words = load_scale(scale)
@@ -214,55 +228,58 @@ def case(
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
-        scale=None if scale == "nfi" else scale, language=None if language == "en" else language,
+        scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         case=case_id, examiner=examiner, trace_label=trace_label, ref_label=ref_label,
         allow_outside=allow_outside or None, require_signature=require_signature, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)
         evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
-        _show_case(evaluated, out, as_json)
+        _show_case(evaluated, out, as_json, force)
         return
     if out is not None and out.suffix.lower() in (".html", ".htm"):
         raise LindleyError(
             f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
             "--out matrix.csv or matrix.json for the matrix of LRs."
         )
-    _show_batch(evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json)
+    _show_batch(
+        evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json, force
+    )
 
 
-def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
+def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:
     from lindley.pages.case_words import describe_case
 
     if out is not None and out.suffix.lower() == ".csv":
         raise LindleyError("--out of one case is .html or .json; .csv is for the matrix of several.")
     if out is not None:
-        evaluated.write(out)
-    content = json.dumps(evaluated.to_json(), indent=1, ensure_ascii=False, allow_nan=False) if as_json else ""
-    typer.echo(content or describe_case(evaluated))
-    if out is not None and not as_json:
-        typer.echo(f"\nReport: {out}")
+        evaluated.write(out, replace=force)
+    if as_json:
+        say_json(evaluated.to_json(), indent=1)
+        return
+    say_prose(describe_case(evaluated))
+    if out is not None:
+        say(f"\nReport: {out}")
 
 
-def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
+def _show_batch(batch: Batch, out: Path | None, as_json: bool, force: bool) -> None:
     from lindley.pages.case_words import batch_csv, batch_rows, describe_batch
     from lindley.table.table import write_atomically
 
-    content = json.dumps(batch.to_json(), ensure_ascii=False, allow_nan=False) if as_json or out is not None else ""
     if out is not None:
-        text = f"{content}\n" if out.suffix.lower() == ".json" else batch_csv(batch)
-        write_atomically(out, text.encode("utf-8"))
+        text = json_text(batch.to_json()) + "\n" if out.suffix.lower() == ".json" else batch_csv(batch)
+        write_atomically(out, text.encode("utf-8"), replace=force)
     if as_json:
-        typer.echo(content)
+        say_json(batch.to_json())
         return
     shown = batch_rows(batch)
     if shown is not None:
         print_table("log10 LR", *shown, "* beyond what validation supports")
-    typer.echo(describe_batch(batch))
+    say_prose(describe_batch(batch))
     if out is not None:
-        typer.echo(f"\nMatrix: {out}")
+        say(f"\nMatrix: {out}")
     elif shown is None:
-        typer.echo("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
+        say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
 
 
 def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:
@@ -280,8 +297,8 @@ def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -
     return traces, ref()
 
 
-def _require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...]) -> None:
-    """Refuse before the work, and not after it."""
+def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] = (), *, force: bool) -> None:
+    """Refuse before the work, and not after it: a place that cannot be written, and what is there unless ``force``."""
     if out.suffix.lower() not in endings:
         raise LindleyError(f"--out {out}: give a file that ends in {', '.join(endings)}")
     if not out.parent.is_dir():
@@ -289,18 +306,31 @@ def _require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...]
     inside = any(path.is_dir() and out.resolve().parent == path.resolve() for path in inputs)
     if out.is_dir() or inside or (out.exists() and any(path.exists() and out.samefile(path) for path in inputs)):
         raise LindleyError(f"--out {out} is a folder, or among the files that are read: give another name")
+    if out.exists() and not force:
+        raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise LindleyError(
+            f"--out {out}: nothing can be written to the folder {out.parent} ({error.strerror or error}). Name a file in "
+            "another folder."
+        ) from error
 
 
 def _command(system: Path, **options: object) -> str:
-    """The command as it would be typed, so that somebody can repeat it."""
+    """The command as it would be typed where its files are, so that somebody can repeat it; folders are nobody's business."""
     from lindley.settings import option_value
 
+    def typed(value: object) -> str:
+        return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
+
     given = [
-        f"--{name.replace('_', '-')}" + ("" if value is True else f" {option_value(str(value))}")
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {typed(value)}")
         for name, value in options.items()
         if value is not None
     ]
-    return " ".join(["lindley case", option_value(str(system)), *given])
+    return " ".join(["lindley case", typed(system), *given])
 
 
 def _template(path: Path | None) -> None:
@@ -309,7 +339,7 @@ def _template(path: Path | None) -> None:
         from lindley.table.table import write_new
 
         write_new(path, criteria_template())
-        typer.echo(f"{path} holds criteria to change. Decide on them before you look at the data.")
+        say(f"{path} holds criteria to change. Decide on them before you look at the data.")
         raise typer.Exit
 
 
@@ -339,13 +369,20 @@ def evaluate(
     other: Annotated[
         str | None, typer.Option(metavar="TABLE", help="Data of another origin, for generalisation.")
     ] = None,
-    trace_instances: Annotated[int, typer.Option(min=1, help="Measurements of a trace in the comparisons judged.")] = 1,
-    ref_instances: Annotated[int, typer.Option(min=1, help="Measurements of a ref in the comparisons judged.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws of measurements, and of the bootstrap.")] = 0,
+    trace_instances: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Measurements of a trace in the comparisons judged.")
+    ] = 1,
+    ref_instances: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Measurements of a ref in the comparisons judged.")
+    ] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the draws of measurements, and of the bootstrap.")
+    ] = 0,
     allow_overlap: Annotated[
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
     require_signature: Signed = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
     """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
 
@@ -354,6 +391,8 @@ def evaluate(
     """
     from lindley.casework.laboratory import load_criteria
 
+    if not force and any((out / name).exists() for name in ("validation.html", "validation.json")):
+        raise LindleyError(f"{out} holds a validation already. Name another folder, or give --force to replace it.")
     if criteria is not None:
         load_criteria(criteria)  # tells what is wrong with them before anything is computed
 
@@ -371,15 +410,15 @@ def evaluate(
         there = load_table(DataConfig(data=other, **({} if other in dataset_names() else reading)), **of_system)
 
     from lindley.casework.validation import validate
-    from lindley.experiment.folder import writable_folder
+    from lindley.experiment.folder import held_folder
 
-    with writable_folder(out):
+    with held_folder(out):
         settings = Settings((trace_instances, ref_instances), seed, allow_overlap=allow_overlap)
         with show_progress() as progress:
             validation = validate(loaded, here, criteria, other=there, settings=settings, progress=progress.step)
         validation.write(out)
     _show_validation(validation)
-    typer.echo(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
+    say(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
     raise typer.Exit(1 if validation.verdict == "fail" else 0)
 
 
@@ -402,10 +441,10 @@ def _show_validation(validation: Validation) -> None:
             f"{times(step.instances)} {(step.raw if validation.judged == 'raw' else step.bounded).value:.4f}"
             for step in validation.steps
         )
-        typer.echo(f"Cllr as measurements are added ({validation.step_sources} sources): {steps}")
+        say_prose(f"Cllr as measurements are added ({validation.step_sources} sources): {steps}")
     verdict = {
         "pass": "PASS: every criterion is met.",
         "fail": "FAIL: not every criterion is met.",
         "no criteria": "No criteria were given (--criteria), so nothing passes or fails.",
     }
-    typer.echo(verdict[validation.verdict])
+    say(verdict[validation.verdict])

@@ -5,18 +5,43 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import typer.core
-from rich.markup import escape
 
-from lindley.cli.casework import case, evaluate, info, keys, sign, train
-from lindley.cli.console import plain_warnings, print_table, show_progress, stderr, warn
-from lindley.cli.options import CALIBRATIONS, MATES, MODELS, NEURAL, load_table, names, read_mates, reads_table
+from lindley.cli.casework import case, evaluate, info, keys, require_place, sign, train
+from lindley.cli.console import (
+    fail,
+    fits,
+    plain_warnings,
+    print_table,
+    say,
+    say_json,
+    say_prose,
+    show_progress,
+    stderr,
+    warn,
+)
+from lindley.cli.last_net import unforeseen
+from lindley.cli.options import (
+    CALIBRATIONS,
+    MATES,
+    MODELS,
+    MOST,
+    MOST_SEED,
+    NEURAL,
+    load_table,
+    names,
+    read_mates,
+    reads_table,
+)
 from lindley.errors import LindleyError
-from lindley.settings import speaking
+from lindley.settings import offer, offered, speaking
+from lindley.shown import visible
 from lindley.version import __version__
 
 if TYPE_CHECKING:
@@ -30,14 +55,41 @@ class _Interrupted(Exception):
 
 
 class _Commands(typer.core.TyperGroup):
-    """Name settings by their options, and tell of Ctrl-C: typer would end the command without a word."""
+    """Name settings by the options of the command, and tell of Ctrl-C: typer would end the command without a word.
+
+    What was typed wrongly is told by typer, without the control characters that may be in it.
+    """
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        with _shown_usage():
+            return super().make_context(*given, **more)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with speaking("shell"):
-                return super().invoke(ctx)
+            with speaking("shell"), _shown_usage():
+                try:
+                    return super().invoke(ctx)
+                except LindleyError as error:
+                    error.options = offered()
+                    raise
         except KeyboardInterrupt as error:
             raise _Interrupted("Interrupted.") from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            offer({option for parameter in command.params for option in parameter.opts})
+        return name, command, rest
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # an error of usage, whose class typer keeps to itself
+            error.message = visible(str(error.message))  # type: ignore[attr-defined]
+        raise
 
 
 app = typer.Typer(
@@ -64,16 +116,20 @@ def main() -> None:
             app()
     except LindleyError as error:
         with speaking("shell"):
-            stderr().print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+            offer(error.options)
+            fail(str(error))
         sys.exit(2)
     except (_Interrupted, KeyboardInterrupt) as error:
         stderr().print(str(error) or "Interrupted.", soft_wrap=True)
         sys.exit(130)
+    except Exception as error:
+        fail(unforeseen(error))
+        sys.exit(2)
 
 
 def _version(show: bool) -> None:
     if show:
-        typer.echo(f"lindley {__version__}")
+        say(f"lindley {__version__}")
         raise typer.Exit
 
 
@@ -98,13 +154,19 @@ def check(
     Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
     """
     from lindley.experiment.config import DataConfig
-    from lindley.table.check import render_summary
+    from lindley.table.check import render_summary, summary_rows
     from lindley.table.findings import exit_status, render_findings
 
     examination = DataConfig(data=table, **reading).examine()
     if examination.summary is not None:
-        typer.echo(render_summary(examination.summary))
-    typer.echo(render_findings(examination.findings) if examination.findings else "No problems found.")
+        summary = render_summary(examination.summary)
+        if fits(summary):
+            say(summary)
+        else:
+            counts, head, rows = summary_rows(examination.summary)
+            say_prose("\n".join(counts))
+            print_table("", head, rows)
+    say(render_findings(examination.findings) if examination.findings else "No problems found.")
     raise typer.Exit(exit_status(examination.findings, strict))
 
 
@@ -126,10 +188,10 @@ def run(
             "tlm+logistic+elub"
         ),
     ] = None,
-    splits: Annotated[int | None, typer.Option(help="How many random splits of the sources.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed that all splits come from.")] = None,
+    splits: Annotated[int | None, typer.Option(max=MOST, help="How many random splits of the sources.")] = None,
+    seed: Annotated[int | None, typer.Option(max=MOST_SEED, help="The seed that all splits come from.")] = None,
     mates: Annotated[str | None, typer.Option(help=MATES)] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of the neural models. Default: 2000.")] = None,
+    epochs: Annotated[int | None, typer.Option(max=MOST, help="Epochs of the neural models. Default: 2000.")] = None,
     device: Annotated[
         Literal["cpu", "cuda"] | None, typer.Option(help="Where the neural models are trained. Default: cpu.")
     ] = None,
@@ -141,7 +203,8 @@ def run(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Work on so many processes of this machine.", rich_help_panel=MACHINES)
+        int | None,
+        typer.Option(min=1, max=1000, help="Work on so many processes of this machine.", rich_help_panel=MACHINES),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -176,11 +239,11 @@ def run(
     config = load_experiment(experiment, overrides)
     table = load_table(config.data)
 
-    from lindley.experiment.folder import default_folder, writable_folder
+    from lindley.experiment.folder import default_folder, first_folder, held_folder
 
     named = config.output.folder
     folder = Path(named) if named is not None else default_folder(config, table)
-    with writable_folder(folder):
+    with held_folder(folder):
         from lindley.experiment.runner import run_experiment  # brings torch
 
         try:
@@ -201,14 +264,14 @@ def run(
             "calibration would leave.",
         )
         path = results.write(folder, lambda message: warn(message, "note"))
-    typer.echo(f"\nResults: {path}")
-    if config.output.report:
-        from lindley.pages.run_page import write_run_report
+        say(f"\nResults: {path}")
+        if config.output.report:
+            from lindley.pages.run_page import write_run_report
 
-        typer.echo(f"Report:  {write_run_report(folder)}")
-    if named is None and folder.name != f"{config.name}-{table.name}":
-        first = folder.with_name(f"{config.name}-{table.name}")
-        typer.echo(f"({first} holds results of other data or of another experiment, and was left as it is.)")
+            say(f"Report:  {write_run_report(folder)}")
+    first = first_folder(config, table)
+    if named is None and folder != first:
+        say(f"({first} holds results of other data or of another experiment, and was left as it is.)")
 
 
 @app.command("report")
@@ -216,9 +279,14 @@ def report_command(
     folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
-    from lindley.pages.run_page import write_run_report
+    from lindley.experiment.folder import held_folder
+    from lindley.experiment.saved import SavedRun
+    from lindley.pages.run_build import build_report
+    from lindley.pages.run_page import write_report
 
-    typer.echo(f"Report: {write_run_report(folder)}")
+    run = SavedRun.open(folder)  # tells of a folder that holds none, before anything is made there
+    with held_folder(folder):
+        say(f"Report: {write_report(build_report(run), folder)}")
 
 
 @app.command()
@@ -235,10 +303,10 @@ def compare(
 
     comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
     if as_json:
-        typer.echo(json.dumps([line.to_json() for line in comparison.lines], indent=1))
+        say_json([line.to_json() for line in comparison.lines], indent=1)
     else:
         print_table(
-            f"compared with {f'{to} of ' if to else 'the same model of '}{folders[0]}",
+            f"compared with {f'{to} of ' if to else 'the same model of '}{comparison.lines[0].run}",
             ("run", "model", "test Cllr", "median", "Cllr_min", "difference in test Cllr"),
             [line.row() for line in comparison.lines],
             "Mean ± 2 s.e.m. over the splits; differences are paired per split, negative is better.",
@@ -260,12 +328,11 @@ def schema(
     from lindley.experiment.config import json_schema
     from lindley.table.table import write_new
 
-    text = json.dumps(json_schema(), indent=1)
     if out is None:
-        typer.echo(text)
+        say(json.dumps(json_schema(), indent=1))
     else:
-        write_new(out, text + "\n")
-        typer.echo(f"{out} holds the JSON schema of experiment files.")
+        write_new(out, json.dumps(json_schema(), indent=1) + "\n")
+        say(f"{out} holds the JSON schema of experiment files.")
 
 
 @data_app.command("list")
@@ -274,22 +341,25 @@ def data_list() -> None:
     from lindley.table.datasets import list_datasets
 
     for each in list_datasets():
-        typer.echo(f"{each.name}\n    {each.description} {each.size}\n    Terms: {each.terms}\n    {each.where}")
+        say(f"{each.name}\n    {each.description} {each.size}\n    Terms: {each.terms}\n    {each.where}")
 
 
 @data_app.command("export")
 def data_export(
     name: Annotated[str, typer.Argument(help="A named data set, see 'lindley data list'.")],
     out: Annotated[Path | None, typer.Option(help="The CSV file to write. Default: NAME.csv.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write a named data set to a CSV file."""
-    from lindley.table.datasets import load_dataset
+    from lindley.table.datasets import dataset_names, load_dataset
     from lindley.table.table import export_csv
 
-    table = load_dataset(name)
     path = out if out is not None else Path(f"{name}.csv")
-    export_csv(table, path)
-    typer.echo(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
+    if name in dataset_names():
+        require_place(path, (".csv",), force=force)
+    table = load_dataset(name)
+    export_csv(table, path, replace=force)
+    say(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
 
 
 def _executor(workers: int | None, cluster: str | None) -> Executor:

@@ -1,19 +1,42 @@
-"""What the command line shows: progress, tables, warnings and errors. Quiet and plain in a pipe."""
+"""What the command line shows: progress, tables, warnings and errors. Quiet and plain in a pipe.
+
+Every text goes through here, and is shown as it is: brackets of a label are no markup, its control characters are shown and
+not sent (`lindley.shown.visible`), and no figure is cut, however narrow the terminal.
+"""
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
-__all__ = ["Progress", "plain_warnings", "print_table", "show_progress", "stderr", "warn"]
+from lindley.shown import json_text, visible
+
+__all__ = [
+    "Progress",
+    "fail",
+    "fits",
+    "plain_warnings",
+    "print_table",
+    "say",
+    "say_json",
+    "say_prose",
+    "show_progress",
+    "warn",
+]
 
 WIDTH_IN_A_PIPE = 120
+NARROWEST = 40
+"""Columns that a table takes at least; a terminal that has fewer breaks the lines itself."""
+NAMES = 0.4
+"""Of the width of a table that is too wide, for the columns of names."""
 
 
 def stderr() -> Console:
@@ -21,9 +44,53 @@ def stderr() -> Console:
     return Console(stderr=True)
 
 
+def say(text: str) -> None:
+    """Lines on standard output, as they are: what can be copied stays whole."""
+    typer.echo(visible(text, lines=True))
+
+
+def say_prose(text: str) -> None:
+    """Paragraphs and figures on standard output; lines that are too long for a terminal are broken between words."""
+    width = _width()
+    say(text if width is None else "\n".join(_broken(line, width) for line in text.split("\n")))
+
+
+def say_json(content: Any, indent: int | None = None) -> None:
+    """One value on standard output."""
+    typer.echo(json_text(content, indent))
+
+
+def _width() -> int | None:
+    """Of the terminal; none in a pipe."""
+    console = Console()
+    return max(NARROWEST, console.width) if console.is_terminal else None
+
+
+def fits(text: str) -> bool:
+    """Whether no line of a text is wider than the terminal."""
+    width = _width()
+    return width is None or all(Text(line).cell_len <= width for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    indent = " " * min(len(line) - len(line.lstrip()) + 2, width // 4)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _tell(level: str, style: str, message: str, console: Console | None = None) -> None:
+    (console or stderr()).print(Text.assemble((f"{level}:", style), " ", message), soft_wrap=True, highlight=False)
+
+
 def warn(message: str, level: str = "warning", console: Console | None = None) -> None:
     """One line on standard error."""
-    (console or stderr()).print(f"[yellow]{level}:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    _tell(level, "yellow", visible(message), console)
+
+
+def fail(message: str) -> None:
+    """Why the command ends, on standard error."""
+    _tell("Error", "bold red", visible(message, lines=True))
 
 
 @contextmanager
@@ -31,7 +98,7 @@ def plain_warnings() -> Iterator[None]:
     """Warnings as one plain line each, without the place in the code."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        warn(str(message))
+        warn(" ".join(str(message).split()))
 
     with warnings.catch_warnings():
         warnings.showwarning = show
@@ -59,14 +126,14 @@ def show_progress() -> Iterator[Progress]:
                 what = ""
             if (doing, what) not in begun and done < 1:
                 begun.add((doing, what))
-                console.print(f"{doing}, {what}" if what else doing, soft_wrap=True, highlight=False, markup=False)
+                console.print(Text(visible(f"{doing}, {what}" if what else doing)), soft_wrap=True, highlight=False)
 
         yield Progress(line, lambda message: warn(message, "note", console))
         return
     from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
         TextColumn("left"),
@@ -75,7 +142,7 @@ def show_progress() -> Iterator[Progress]:
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
         yield Progress(
-            lambda doing, detail, done: bar.update(task, description=escape(f"{doing}: {detail}"), completed=done),
+            lambda doing, detail, done: bar.update(task, description=visible(f"{doing}: {detail}"), completed=done),
             lambda message: warn(message, "note", bar.console),
         )
 
@@ -83,16 +150,49 @@ def show_progress() -> Iterator[Progress]:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", names: int = 1
 ) -> None:
-    """A table on standard output; the first ``names`` columns are words, the others numbers."""
+    """A table on standard output; the first ``names`` columns are words, the others figures.
+
+    Where it is wider than the terminal, words are broken, and the figures go below each other in several tables, each with
+    the words in front: no figure is left out or cut.
+    """
     from rich.table import Table as RichTable
 
-    console = Console()
-    if not console.is_terminal:
-        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        console = Console(width=max(WIDTH_IN_A_PIPE, 4 + sum(widths) + 3 * len(columns)))
-    shown = RichTable(title=title, caption=caption)
-    for number, column in enumerate(columns):
-        shown.add_column(column, justify="left" if number < names else "right", no_wrap=True)
-    for row in rows:
-        shown.add_row(*map(escape, row))
-    console.print(shown)
+    head = [visible(name) for name in columns]
+    body = [[visible(cell) for cell in row] for row in rows]
+    figures = [max((Text(row[k]).cell_len for row in body), default=1) for k in range(names, len(head))]
+    widths = [max(Text(line[k]).cell_len for line in (head, *body)) for k in range(len(head))]
+    whole = 1 + sum(width + 3 for width in widths)
+    width = _width() or max(WIDTH_IN_A_PIPE, whole)
+    most = [*widths]
+    groups = [list(range(names, len(head)))]
+    if whole > width:
+        room = max(4, int(width * NAMES) // max(names, 1) - 3)
+        most[:names] = [min(widths[k], room) for k in range(names)]
+        left = width - 1 - sum(each + 3 for each in most[:names])
+        most[names:] = [min(max(own, min(widths[names + k], 12)), left - 3) for k, own in enumerate(figures)]
+        groups = _grouped(most[names:], left, names)
+    console = Console(width=width)
+    for number, group in enumerate(groups):
+        first, last = number == 0, number == len(groups) - 1
+        shown = RichTable(
+            title=Text(visible(title)) if first else None, caption=Text(visible(caption)) if last else None
+        )
+        for k in (*range(names), *group):
+            justify: Any = "left" if k < names else "right"
+            shown.add_column(Text(head[k]), justify=justify, overflow="fold", min_width=most[k], max_width=most[k])
+        for row in body:
+            shown.add_row(*(Text(row[k]) for k in (*range(names), *group)))
+        console.print(shown)
+
+
+def _grouped(widths: Sequence[int], left: int, first: int) -> list[list[int]]:
+    """Columns that fit beside each other, in order."""
+    groups: list[list[int]] = [[]]
+    taken = 0
+    for k, width in enumerate(widths):
+        if groups[-1] and taken + width + 3 > left:
+            groups.append([])
+            taken = 0
+        groups[-1].append(first + k)
+        taken += width + 3
+    return groups

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
     from lindley.table.table import Table
 
-__all__ = ["CALIBRATIONS", "MATES", "MODELS", "NEURAL", "READING", "load_table", "names", "read_mates", "reads_table"]
+__all__ = [
+    "CALIBRATIONS",
+    "MATES",
+    "MODELS",
+    "MOST",
+    "MOST_SEED",
+    "NEURAL",
+    "READING",
+    "load_table",
+    "names",
+    "read_mates",
+    "reads_table",
+]
 
 # what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
 MODELS = "robust, tlm, tlm-kde, tlm-bayes, ht-plda"
@@ -27,6 +39,9 @@ MATES = (
     "How often another source is of the same group (--group-column): as-in-table, never, or a share such as 0.01. Fits, "
     "calibrations and figures all go by it."
 )
+MOST = 10**6
+"""Splits, epochs, replicates or measurements that an option takes: more is a slip of the keys."""
+MOST_SEED = 2**63 - 1
 
 READING: dict[str, tuple[Any, str]] = {
     "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),

@@ -26,8 +26,10 @@ from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
-from lindley.system.kinds import KINDS
-from lindley.system.names import ModelName
+from lindley.settings import setting
+from lindley.shown import file_name
+from lindley.system.kinds import KINDS, MOST
+from lindley.system.names import FILES, ModelName
 from lindley.table.columns import Decimal, Purpose
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
@@ -46,8 +48,8 @@ __all__ = [
 ]
 
 BUILT_IN = ("demo", "paper")
-MOST = 1_000_000_000
-"""Of anything that is counted."""
+LONGEST_NAME = 100
+"""Letters in the name of an experiment: Windows allows no path of more than 260."""
 
 
 class _Section(BaseModel):
@@ -179,6 +181,13 @@ class ModelConfig(_ShortForm):
             return options  # told of the model
         return dict(kind.options.model_validate(options).given())
 
+    def told(self) -> Any:
+        """As it is written down: a file by its name alone."""
+        if not any(option in FILES for option, _ in self.name.options):
+            return self.model_dump(mode="json")
+        label = {} if self.label is None else {"label": self.label}
+        return {"model": str(self.name), **label} if label else str(self.name)
+
     @property
     def row(self) -> str:
         """How the model is called in results."""
@@ -218,10 +227,10 @@ class Experiment(_Section):
     @classmethod
     def _plain(cls, name: str) -> str:
         """The name becomes part of the name of a folder, and must not lead elsewhere."""
-        if not name.isprintable() or set(name) & set("/\\") or not name.strip(" ."):
+        if not name.isprintable() or set(name) & set("/\\") or not name.strip(" .") or len(name) > LONGEST_NAME:
             raise ValueError(
-                f"the experiment cannot be called {name!r}: its name becomes part of the name of a folder. Give a "
-                "plain name, without / and \\, such as 'name: glass' in the YAML file."
+                f"the experiment cannot be called {name[:LONGEST_NAME]!r}: its name becomes part of the name of a folder. "
+                f"Give a plain name of {LONGEST_NAME} letters at most, without / and \\, such as 'name: glass'."
             )
         return name
 
@@ -247,12 +256,31 @@ class Experiment(_Section):
     def _each_once(cls, models: tuple[ModelConfig, ...]) -> tuple[ModelConfig, ...]:
         """The same row twice is one row; two rows of one label are a mistake."""
         if not models:
-            raise ValueError("there is no model to run: give at least one, such as --models tlm+logistic")
+            raise ValueError(
+                f"there is no model to run: give at least one, such as {setting('models', 'tlm+logistic')}"
+            )
         rows: dict[str, ModelConfig] = {}
+        names: dict[str, ModelName] = {}
         for model in models:
+            if names.setdefault(str(model.name), model.name) != model.name:
+                raise ValueError(
+                    f"two models '{model.name}' differ by the folders of their files alone: give the files other names"
+                )
             if rows.setdefault(model.row, model).name != model.name:
                 raise ValueError(f"two models are called '{model.row}': give one of them another label")
         return tuple(rows.values())
+
+    def told(self) -> dict[str, Any]:
+        """As it is written down, all that decides the numbers: files by their names alone, and not where results went.
+
+        A folder may be named after a person, and what is written down goes to others.
+        """
+        content = self.model_dump(mode="json", exclude={"output": {"folder"}})
+        content["models"] = [model.told() for model in self.models]
+        data = {"data": content["data"]} if isinstance(content["data"], str) else content["data"]
+        data = {**data, "data": file_name(data["data"])}
+        content["data"] = data if len(data) > 1 else data["data"]
+        return content
 
     @cached_property
     def rows(self) -> dict[str, ModelName]:

@@ -84,7 +84,8 @@ class Document:
         except RecursionError as error:
             raise LindleyError(f"{name} is not YAML: lists or names and values are nested too deeply") from error
         except (yaml.YAMLError, ValueError) as error:  # the 40th of January is a ValueError
-            raise LindleyError(f"{name} is not YAML: {error}") from error
+            details = str(error).replace("\n", "\n  ")
+            raise LindleyError(f"{name} is not YAML: {details}") from error
         except Exception as error:  # what PyYAML stumbles over where a tag such as !!bool does not fit its value
             reason = f"a value does not fit its tag ({type(error).__name__}: {error})"
             raise LindleyError(f"{name} is not YAML: {reason}") from error

@@ -4,12 +4,14 @@
     data.npz                the table as it was used
     units/ID.json           a finished unit: its key, its figures, and the digests of its files
     models/MODEL/…          LLRs, models and training histories, per group of splits
-    results.json            all figures, once every unit is finished
+    results.json            all figures, once every unit is finished, and a digest of them
     report.html, figures/   what is drawn from them
+    .lock                   while somebody is at work there
 
 Every file is written beside its name and renamed. A unit counts as finished when its JSON reads and has its own digest, has
 the key that this run would give it, and all of its files have the digests that it names; anything else is done again, and
 damage is told. results.json is there only while every unit is finished: it goes before the first of them is done again.
+Digests tell of accidents and of slips of the hand. They have no key: whoever means to forge can make them anew.
 """
 
 from __future__ import annotations
@@ -17,10 +19,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import platform
+import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -30,7 +37,9 @@ import yaml
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
+from lindley.settings import setting
 from lindley.table.columns import plain_names
+from lindley.table.datasets import dataset_names
 from lindley.table.table import Table, write_atomically
 
 __all__ = [
@@ -38,6 +47,8 @@ __all__ = [
     "RESULTS",
     "default_folder",
     "drop_results",
+    "first_folder",
+    "held_folder",
     "json_digest",
     "read_arrays",
     "read_table_file",
@@ -50,8 +61,14 @@ __all__ = [
     "write_unit",
 ]
 
-EXPERIMENT, DATA, RESULTS = "experiment.yaml", "data.npz", "results.json"
+EXPERIMENT, DATA, RESULTS, LOCK = "experiment.yaml", "data.npz", "results.json", ".lock"
 Notice = Callable[[str], None]
+BEYOND = 2**30
+"""The place of the byte that is locked on Windows: behind all that is written."""
+LONGEST = 100
+"""Letters in the name of a folder that we make up."""
+LONGEST_TOLD = 400
+"""Letters of a path in a message."""
 LEFT_BEHIND = 600.0
 """Seconds after which a half-written file is what a killed run left: no writing takes that long, in another run either."""
 
@@ -72,48 +89,160 @@ def writable_folder(folder: Path) -> Iterator[None]:
                 pass
             if (folder / RESULTS).is_dir():
                 raise IsADirectoryError(0, f"{RESULTS} in it is a folder itself")
-        except OSError as error:
+        except (OSError, ValueError, RecursionError) as error:  # a NUL in the name; a path of a thousand folders
+            reason = getattr(error, "strerror", None) or error
             raise LindleyError(
-                f"The results cannot be written to the folder {folder} ({error.strerror or error}). "
-                "Name another folder with --out, one that you may write to and that is not the name of a file."
+                f"The results cannot be written to the folder {_named(folder)} ({reason}). "
+                f"Name another folder with {setting('folder')}, one that you may write to and that is not the name of a file."
             ) from error
         yield
     except BaseException:
         for each in made:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 each.rmdir()
         raise
+
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """A `writable_folder` that nobody else works in meanwhile.
+
+    The operating system keeps the lock and takes it from a process that ends, however it ends: a crash leaves none behind.
+
+    Raises:
+        LindleyError: before the body runs, with who is at work there.
+    """
+    with writable_folder(folder), ExitStack() as stack:
+        path = folder / LOCK
+        while True:
+            file = stack.enter_context(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b"))
+            try:
+                _lock(file.fileno())
+            except BlockingIOError as error:
+                raise LindleyError(
+                    f"Somebody is at work in the folder {folder}: {_holder(path)}. Wait until that is done, or name another "
+                    f"folder with {setting('folder')}."
+                ) from error
+            except OSError as error:  # some disks of a network have no locks
+                reason = error.strerror or error
+                warnings.warn(
+                    f"{folder} is on a disk that has no locks ({reason}): take care that no other run is at work there",
+                    stacklevel=2,
+                )
+            with suppress(OSError):
+                if os.name == "nt" or os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:
+                    break  # else the last holder has taken the file away since
+        now = datetime.now().astimezone().isoformat(" ", "minutes")
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}, since {now}".encode())
+        file.flush()
+        try:
+            yield
+        finally:
+            if os.name == "nt":
+                file.close()  # no file is taken away that is open
+            with suppress(OSError):
+                path.unlink()
+
+
+def _lock(file: int) -> None:
+    """Lock an open file for this process; BlockingIOError if another has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(file, BEYOND, os.SEEK_SET)  # a locked byte cannot be read, and others read who holds the lock
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError(*error.args) from error
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        if text := path.read_bytes()[:200].decode("utf-8", "replace"):
+            return text
+    return "a process that has not said who it is"
+
+
+def _named(folder: Path) -> str:
+    text = str(folder)
+    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"
 
 
 def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Notice = lambda message: None) -> None:
     """Write what the run is about, before any of its work.
 
     The configuration comes last: a folder that has it is one that a run can go on in.
+
+    Raises:
+        LindleyError: if a named data set is not what it was when the run began: that is no other table, but a changed one.
     """
+    _refuse_changed(folder, experiment, table)
     _sweep(folder)
     arrays = {"name": np.array(table.name), "features": np.array(table.header), "values": table.values}
     labels = {"source": table.source, "group": table.group, "instance": table.instance}
     data = io.BytesIO()
     np.savez_compressed(data, **arrays, **labels)  # type: ignore[arg-type]
-    _write(folder, DATA, data.getvalue(), notice)
-    _write(folder, EXPERIMENT, resolved(experiment).encode("utf-8"), notice)
+    if (there := _read(folder / DATA)) != data.getvalue():
+        if there is not None:
+            notice(f"{folder / DATA} holds {_why_other_data(folder)}: it is written again.")
+        _write_whole(folder, DATA, data.getvalue())
+    text = resolved(experiment).encode("utf-8")
+    if (there := _read(folder / EXPERIMENT)) != text:
+        if there is not None and (why := _why_other_settings(folder, experiment)):
+            notice(f"{folder / EXPERIMENT} {why}: it is written again.")
+        _write_whole(folder, EXPERIMENT, text)
 
 
 def resolved(experiment: Experiment) -> str:
     """The configuration with all that it leaves to defaults, as YAML: it reads back as the same experiment."""
-    text = "# The resolved configuration of this run; 'lindley run' on this file repeats it.\n"
-    configuration = experiment.model_dump(mode="json")
-    return text + yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True, width=120)
+    text = (
+        "# The resolved configuration of this run; 'lindley run' on this file repeats it. Files are named without their\n"
+        "# folders: run it where they are, or name the table with --data.\n"
+    )
+    return text + yaml.safe_dump(experiment.told(), sort_keys=False, allow_unicode=True, width=120)
 
 
-def _write(folder: Path, name: str, data: bytes, notice: Notice) -> None:
-    """Write a file unless it is there already, the same: a run that goes on rewrites nothing."""
-    path = folder / name
+def _read(path: Path) -> bytes | None:
     with suppress(OSError):
-        if path.read_bytes() == data:
-            return
-        notice(f"{path} is damaged, or of another run: it is written again.")
-    _write_whole(folder, name, data)
+        return path.read_bytes()
+    return None
+
+
+def _why_other_data(folder: Path) -> str:
+    try:
+        return f"other data, of {read_table_file(folder).name}"
+    except LindleyError:
+        return "no table that can be read"
+
+
+def _why_other_settings(folder: Path, experiment: Experiment) -> str:
+    """Why a configuration is replaced; nothing to say if it differs in its output alone."""
+    there = _settings_in(folder)
+    if there is None:
+        return "is damaged"
+    return "" if there == _settings(experiment) else "is of other settings"
+
+
+def _refuse_changed(folder: Path, experiment: Experiment, table: Table) -> None:
+    if experiment.data.data not in dataset_names() or _settings_in(folder) is None:
+        return
+    try:
+        before = read_table_file(folder)
+    except LindleyError:
+        return
+    if before.name == table.name and before.sha256() != table.sha256():
+        raise LindleyError(
+            f"{table.name} is not what it was when the run in {folder} began: its SHA-256 was {before.sha256()}, and is "
+            f"{table.sha256()}. Find out who changed it; to run on what it is now, name another folder with "
+            f"{setting('folder')}."
+        )
 
 
 def _write_whole(folder: Path, name: str, data: bytes) -> None:
@@ -123,7 +252,7 @@ def _write_whole(folder: Path, name: str, data: bytes) -> None:
     except OSError as error:
         raise LindleyError(
             f"The folder {path.parent} cannot be made ({error.strerror or error}). Check that the disk is not full and that "
-            "no file has that name, or name another folder with --out."
+            f"no file has that name, or name another folder with {setting('folder')}."
         ) from error
     write_atomically(path, data)
 
@@ -143,7 +272,7 @@ def drop_results(folder: Path) -> None:
     except OSError as error:
         raise LindleyError(
             f"{folder / RESULTS} is of another run and cannot be replaced ({error.strerror or error}). Close it if another "
-            "program has it open, or name another folder with --out."
+            f"program has it open, or name another folder with {setting('folder')}."
         ) from error
 
 
@@ -237,13 +366,18 @@ def read_unit(folder: Path, unit_id: str, key: str, notice: Notice) -> dict[str,
     return record
 
 
+def first_folder(experiment: Experiment, table: Table) -> Path:
+    """``results/EXPERIMENT-DATA``."""
+    return Path("results") / _short(f"{experiment.name}-{table.name}")
+
+
 def default_folder(experiment: Experiment, table: Table) -> Path:
     """Where the results go if nobody says where: ``results/EXPERIMENT-DATA``.
 
     If another experiment, or other data of that name, is there, finished or not, it is the next free one of ``…-2``,
     ``…-3``. The same experiment on the same data goes on where it was.
     """
-    first = Path("results") / f"{experiment.name}-{table.name}"
+    first = first_folder(experiment, table)
     folder, number = first, 1
     while any((folder / name).exists() for name in (EXPERIMENT, RESULTS)) and not _same(folder, experiment, table):
         number += 1
@@ -254,8 +388,27 @@ def default_folder(experiment: Experiment, table: Table) -> Path:
 def _same(folder: Path, experiment: Experiment, table: Table) -> bool:
     """Whether a folder is of the same data and configuration; the output may differ."""
     try:
-        there = yaml.safe_load((folder / EXPERIMENT).read_text(encoding="utf-8"))
-        there = Experiment.model_validate(there).model_dump(exclude={"output"})
-        return there == experiment.model_dump(exclude={"output"}) and read_table_file(folder).sha256() == table.sha256()
-    except (OSError, ValueError, yaml.YAMLError, LindleyError):  # not to be read, or not ours
+        return _settings_in(folder) == _settings(experiment) and read_table_file(folder).sha256() == table.sha256()
+    except LindleyError:  # not to be read, or not ours
         return False
+
+
+def _settings_in(folder: Path) -> dict[str, Any] | None:
+    """What decides the numbers of the run in a folder; nothing if there is none, or none that reads."""
+    try:
+        there = yaml.safe_load((folder / EXPERIMENT).read_text(encoding="utf-8"))
+        return _settings(Experiment.model_validate(there))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError, LindleyError):
+        return None
+
+
+def _settings(experiment: Experiment) -> dict[str, Any]:
+    return {name: value for name, value in experiment.told().items() if name != "output"}
+
+
+def _short(name: str) -> str:
+    """A name for a folder; what is left out of a long one is told by a digest."""
+    if len(name.encode()) <= LONGEST:
+        return name
+    kept = name.encode()[: LONGEST - 9].decode("utf-8", "ignore")
+    return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import RESULTS, writable_folder
+from lindley.experiment.folder import RESULTS, json_digest, writable_folder
 from lindley.experiment.work import ORACLE, Unit, code_digest
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparedModel", "Comparison", "ModelResult", "Results", "SizeResult", "compare", "two_sem"]
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Results:
     def to_json(self) -> dict[str, Any]:
         """The content of results.json."""
         table, experiment = self.table, self.experiment
-        content: dict[str, Any] = {"schema": SCHEMA, "experiment": experiment.model_dump(mode="json")}
+        content: dict[str, Any] = {"schema": SCHEMA, "experiment": experiment.told()}
         content["data"] = {
             "name": table.name,
             "sha256": table.sha256(),
@@ -160,6 +160,7 @@ class Results:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         }
+        content["sha256"] = json_digest(content)
         return content
 
     def write(self, folder: Path, notice: Callable[[str], None] = lambda message: None) -> Path:
@@ -168,7 +169,7 @@ class Results:
         data = (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode("utf-8")
         with writable_folder(folder):
             if path.is_file() and path.read_bytes() != data:
-                notice(f"{path} was damaged, or written on another machine: it is written again.")
+                notice(f"{path} had other content, of other settings or of another machine: it is written again.")
             write_atomically(path, data)
         return path
 
@@ -249,6 +250,7 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
     same data and the same protocol; where they are not, the runs are shown without differences.
     """
     first = runs[0]
+    called = dict(zip((run.folder for run in runs), _told_apart([run.folder for run in runs]), strict=True))
     if to is not None:
         first.spec(to)  # says which models there are, if it is not one of them
     if len({run.folder.resolve() for run in runs}) < len(runs):
@@ -262,7 +264,9 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
     for run in runs:
         obstacle = _obstacle(first, run)
         if obstacle:
-            remarks.append(f"{run.folder}: {obstacle}, so its splits do not pair with those of {first.folder}.")
+            remarks.append(
+                f"{called[run.folder]}: {obstacle}, so its splits do not pair with those of {called[first.folder]}."
+            )
         for model in run.models:
             other = to if to is not None else model
             result = run.result(model)
@@ -276,9 +280,19 @@ def compare(runs: Sequence[SavedRun], to: str | None = None) -> Comparison:
             else:
                 pairs = zip(result.test_cllr, first.result(other).test_cllr, strict=False)  # as many as both have
                 differences = tuple(a - b for a, b in pairs)
-            against = None if differences is None else f"{other} in {first.folder}"
-            lines.append(ComparedModel(str(run.folder), model, result, against, differences, why_not))
+            against = None if differences is None else f"{other} in {called[first.folder]}"
+            lines.append(ComparedModel(called[run.folder], model, result, against, differences, why_not))
     return Comparison(tuple(lines), tuple(remarks))
+
+
+def _told_apart(folders: Sequence[Path]) -> list[str]:
+    """Folders by their names, with as many of the folders around them as it takes to tell them apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-count:]) for each in parts]
+        if len(set(names)) == len({*parts}):
+            break
+    return names
 
 
 def _obstacle(a: SavedRun, b: SavedRun) -> str:

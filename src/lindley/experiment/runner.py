@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
-from lindley.experiment.folder import drop_results, read_unit, start_folder, write_unit
+from lindley.experiment.folder import drop_results, held_folder, read_unit, start_folder, write_unit
 from lindley.experiment.results import Results
 from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units
 from lindley.models.fitting import require_device
@@ -97,8 +97,10 @@ def run(
         raise LindleyError("an Experiment says its models, splits, seed and epochs itself: leave them out")
     table = experiment.data.load() if table is None else table
     where = None if folder is None else Path(folder)
-    results = run_experiment(experiment, table, where, progress=progress)
-    if where is not None:
+    if where is None:
+        return run_experiment(experiment, table, progress=progress)
+    with held_folder(where):
+        results = run_experiment(experiment, table, where, progress=progress)
         results.write(where)
         if experiment.output.report:
             from lindley.pages.run_page import write_run_report
@@ -241,10 +243,27 @@ def _client(stack: ExitStack, distributed: Any, address: str | None, workers: in
                 "tcp://192.168.1.20:8786."
             ) from error
     n_workers = min(workers or 1, n_units)
+    security = _security(distributed)
     cluster = distributed.LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
-    )
-    return stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+        n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=0,
+        host="127.0.0.1", protocol="tls://", security=security, dashboard_address=None,
+    )  # fmt: skip
+    return stack.enter_context(distributed.Client(stack.enter_context(cluster), security=security))
+
+
+def _security(distributed: Any) -> Any:
+    """Keys for one run, which stay in the memory of its processes: a worker does what it is told, and is told by us alone.
+
+    Without them whoever has an account on this machine could have a worker run code of theirs in the name of its user.
+    """
+    try:
+        return distributed.Security.temporary()
+    except ImportError as error:
+        raise LindleyError(
+            "--workers needs the package cryptography, which is not installed: without it, everybody with an account on "
+            "this machine could run programs in your name while the run lasts. Install it with "
+            "pip install 'lindley[cluster]', or leave --workers out."
+        ) from error
 
 
 def _require_listener(address: str) -> None:

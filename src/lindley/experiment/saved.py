@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import EXPERIMENT, RESULTS, read_arrays, read_table_file, read_unit_file, read_whole
+from lindley.experiment.folder import (
+    EXPERIMENT,
+    RESULTS,
+    json_digest,
+    read_arrays,
+    read_table_file,
+    read_unit_file,
+    read_whole,
+)
 from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
 from lindley.llrs import Floats, LLRs
@@ -60,6 +68,11 @@ class SavedRun:
             raise LindleyError(
                 f"{path} was written by another version of lindley (layout {schema}; this one reads {SCHEMA}). Run the "
                 "experiment again."
+            )
+        if content.pop("sha256", None) != json_digest(content):
+            raise LindleyError(
+                f"{path} was changed after it was written, or is damaged: its digest is another. Give the same 'lindley run' "
+                "again: it puts the figures together anew from the parts that they were made of."
             )
         try:
             experiment = Experiment.model_validate(content["experiment"])
@@ -160,12 +173,12 @@ class SavedRun:
         try:
             made = Results.join(self.experiment, self.table, self._records)
             oracle = (made.oracle_cllr, made.oracle_series) == (self.oracle_cllr, self.oracle_series)
-            same = oracle and made.models == figures
-        except (KeyError, TypeError, ValueError):
+            same = oracle and made.models == figures and _facts(made.to_json()) == _facts(self.content)
+        except (KeyError, TypeError, ValueError, AttributeError):
             same = False
         if not same:
             raise LindleyError(
-                f"{self.folder / RESULTS} is damaged: its figures are not those of the parts it was made of. Run the "
+                f"{self.folder / RESULTS} is damaged: its figures or facts are not those of the parts it was made of. Run the "
                 "experiment again: it puts them together anew."
             )
 
@@ -188,3 +201,10 @@ class SavedRun:
     @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
     def _load(self, unit: Unit, name: ModelName, what: str) -> dict[str, NDArray[Any]]:
         return read_arrays(self._bytes(unit, model_file(name, unit.span, what)))
+
+
+def _facts(content: dict[str, Any]) -> Any:
+    """What results.json says of the run and can be told from its folder: all but the remarks of the reader, and the machine."""
+    told = {name: content[name] for name in ("experiment", "protocol", "training")}
+    data = {name: value for name, value in content["data"].items() if name != "findings"}
+    return json.loads(json.dumps({**told, "data": data}))

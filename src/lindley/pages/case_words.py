@@ -15,8 +15,9 @@ import yaml
 
 from lindley.casework.case import Batch, Case
 from lindley.casework.laboratory import LANGUAGES, Scale
-from lindley.pages.numerals import UNKNOWN, fixed, lr_text, number, percent, ratio_text, shorten, with_units
+from lindley.pages.numerals import UNKNOWN, fixed, lr_text, number, percent, plain, ratio_text, shorten, with_units
 from lindley.pages.page import asset
+from lindley.shown import as_text_cell
 from lindley.system.kinds import CALIBRATIONS
 from lindley.system.names import ModelName
 from lindley.system.system import System
@@ -109,8 +110,8 @@ def describe_case(case: Case) -> str:
     """The conclusion, the numbers, and what to keep in mind."""
     words, said = WORDS[case.language], case.explanation
     lines = [
-        f"{words['trace']} {case.trace_label} ({said.n_trace}×), {words['ref'].lower()} {case.ref_label} ({said.n_ref}×); "
-        f"{words['system'].lower()} {case.system.file}, {case.system.name}",
+        f"{words['trace']} {plain(case.trace_label)} ({said.n_trace}×), {words['ref'].lower()} {plain(case.ref_label)} "
+        f"({said.n_ref}×); {words['system'].lower()} {plain(str(case.system.file))}, {case.system.name}",
         "",
         *(line for sentence in conclusion(case) for line in textwrap.wrap(sentence, WIDTH)),
         "",
@@ -157,21 +158,28 @@ def batch_rows(batch: Batch) -> tuple[list[str], list[list[str]]] | None:
     """Header and rows of a matrix that fits on a screen, with a star where the bounds are passed; else nothing."""
     if max(batch.log10_lr.shape) > MOST_PRINTED:
         return None
-    header = ["trace", *(shorten(label) for label in batch.ref.labels)]
+    header = ["trace", *_told_apart(batch.ref.labels)]
     rows = []
-    for label, llrs, bounded in zip(batch.trace.labels, batch.log10_lr.tolist(), batch.bounded.tolist(), strict=True):
+    traces = _told_apart(batch.trace.labels)
+    for label, llrs, bounded in zip(traces, batch.log10_lr.tolist(), batch.bounded.tolist(), strict=True):
         cells = [f"{fixed(a)}{'' if a == b else '*'}" for a, b in zip(llrs, bounded, strict=True)]
-        rows.append([shorten(label), *cells])
+        rows.append([label, *cells])
     return header, rows
 
 
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """Labels that are short enough for a table; those that look the same for it have their place behind them."""
+    short = [shorten(label) for label in labels]
+    return [each if short.count(each) == 1 else f"{each} (no. {place})" for place, each in enumerate(short, start=1)]
+
+
 def batch_csv(batch: Batch) -> str:
-    """The matrix of log10 LRs: a row for every trace, a column for every ref, numbers in full."""
+    """The matrix of log10 LRs: a row for every trace, a column for every ref, numbers in full; labels are no formulas."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trace", *batch.ref.labels])
+    writer.writerow(["trace", *map(as_text_cell, batch.ref.labels)])
     for label, row in zip(batch.trace.labels, batch.log10_lr.tolist(), strict=True):
-        writer.writerow([label, *map(repr, row)])
+        writer.writerow([as_text_cell(label), *map(repr, row)])
     return text.getvalue()
 
 

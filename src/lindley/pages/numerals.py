@@ -1,12 +1,15 @@
 """Numbers and names as people read them: the one place where a report turns a value into text.
 
-A minus is a true one (−, not a hyphen), what is not known is a dash (–), and no user's name brings control characters along.
+A minus is a true one (−, not a hyphen), what is not known is a dash (–), and control characters in a user's names are shown by
+their numbers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+from lindley.shown import visible
 
 __all__ = [
     "aligned",
@@ -37,8 +40,8 @@ LARGE = {"en": ("million", "billion"), "nl": ("miljoen", "miljard")}
 
 
 def plain(text: str) -> str:
-    """A user's name without control characters, which neither XML nor a label can show."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    """A user's name with its control characters shown by their numbers: neither XML nor a label can hold them."""
+    return visible(text)
 
 
 def shorten(text: str, most: int = 28) -> str:

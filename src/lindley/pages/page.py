@@ -26,6 +26,7 @@ from markupsafe import Markup
 from lindley import plot
 from lindley.pages import numerals
 from lindley.pages.palette import STYLE_COLOURS
+from lindley.shown import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,12 +57,18 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lindley.pages", "."),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {name: getattr(numerals, name) for name in FILTERS}
     return environment
+
+
+def _shown(value: object) -> object:
+    """What a template puts on a page: text of users' with its control characters shown; our own markup as it is."""
+    return visible(value, lines=True) if type(value) is str else value
 
 
 def _policy(scripts: Iterable[str]) -> str:

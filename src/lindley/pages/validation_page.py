@@ -4,7 +4,6 @@ and as rows for a terminal: the names of its figures, how to read them, and what
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import tempfile
@@ -34,6 +33,7 @@ from lindley.pages.run_drawings import draw_calibration
 from lindley.pages.run_figures import CalibrationFigure
 from lindley.pages.run_model import calibration_panel
 from lindley.plot import draw_ece, draw_tippett
+from lindley.shown import json_text
 from lindley.system.provenance import today, versions
 from lindley.system.system import System
 from lindley.table.table import Table
@@ -68,7 +68,7 @@ METRICS = {(name, key): Metric(**metric) for name, words in _WORDS.items() for k
 def write_validation(validation: Validation, folder: Path) -> None:
     """Both files, or neither: they take their names when both are written in full."""
     files = {
-        "validation.json": json.dumps(to_json(validation), indent=1, ensure_ascii=False, allow_nan=False),
+        "validation.json": json_text(to_json(validation), indent=1),
         "validation.html": render_validation(validation),
     }
     try:

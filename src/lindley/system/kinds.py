@@ -33,6 +33,8 @@ __all__ = [
 
 DEFAULT_MODEL = "robust"
 """What is trained where nobody says what."""
+MOST = 10**6
+"""Of epochs, of sources in a batch, of draws: more is a slip of the keys."""
 
 Ability = Literal["parts", "shares", "scatter", "integration", "epochs", "gpu"]
 """What a kind can do.
@@ -61,8 +63,8 @@ class Options(BaseModel):
 class NetworkOptions(Options):
     """Of the paper's networks. What is not given is as the experiment's training says, and as in the paper."""
 
-    epochs: int | None = Field(default=None, ge=1, description="in place of the training's")
-    batch: int | None = Field(default=None, ge=1, description="in place of the training's")
+    epochs: int | None = Field(default=None, ge=1, le=MOST, description="in place of the training's")
+    batch: int | None = Field(default=None, ge=1, le=MOST, description="in place of the training's")
     learning_rate: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="in place of the training's"
     )
@@ -70,7 +72,7 @@ class NetworkOptions(Options):
         default=None, ge=0, allow_inf_nan=False, description="in place of the training's"
     )
     components: int | None = Field(
-        default=None, ge=1, description="of the Gaussian mixture between sources, per axis; default 1"
+        default=None, ge=1, le=1000, description="of the Gaussian mixture between sources, per axis; default 1"
     )
     orthonormal: Literal["qr", "qr-signed", "exponential", "cayley", "householder"] | None = Field(
         default=None,
@@ -82,6 +84,7 @@ class NetworkOptions(Options):
     samples: int | None = Field(
         default=None,
         ge=1,
+        le=MOST,
         description="of the variance when it is integrated out as varying; default quadrature, the paper's 2000",
     )
     pretrain: str | None = Field(
@@ -100,7 +103,7 @@ class RobustOptions(Options):
 class NpldaOptions(Options):
     """Of neural PLDA."""
 
-    epochs: int | None = Field(default=None, ge=1, description="of its training; default 300")
+    epochs: int | None = Field(default=None, ge=1, le=MOST, description="of its training; default 300")
 
 
 @dataclass(frozen=True)

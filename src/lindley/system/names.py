@@ -16,10 +16,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from lindley.errors import LindleyError
+from lindley.shown import file_name
 from lindley.system.kinds import CALIBRATIONS, GAUSSIANISERS, INTEGRATIONS, KINDS, Kind
 
 __all__ = ["ModelName", "known_names"]
 
+FILES = ("pretrain",)
+"""Options that may be the path of a file; a name tells the file, and not its folder."""
+MOST_STEPS = 8
+"""Calibrations behind each other; nobody has a use for more."""
+LONGEST = 500
+"""Letters of a name, without the options of its file."""
 _OPTIONS = re.compile(r"^([^\[]*)\[(.*)\]([^\]]*)$")
 _READS = "A name reads [transform:]model[+calibration…], as in yeo-johnson:tlm+logistic+elub."
 
@@ -38,7 +45,9 @@ class ModelName:
     def __str__(self) -> str:
         front = f"{self.gaussianiser}:" if self.gaussianiser else ""
         law = f"-{self.integration}" if self.integration else ""
-        options = ",".join(f"{name}={value}" for name, value in self.options)
+        options = ",".join(
+            f"{name}={file_name(str(value)) if name in FILES else value}" for name, value in self.options
+        )
         name = front + "+".join((self.base + law + (f"[{options}]" if options else ""), *self.calibrations))
         return name + ("@cv" if self.cross_fitted else "")
 
@@ -103,6 +112,8 @@ class ModelName:
         Raises:
             LindleyError: for what there is not, and for what does not go together, with what was meant.
         """
+        if len(text) > LONGEST:
+            raise LindleyError(f"model '{text[:40]}…': a name of {len(text)} letters is too long. {_READS}")
         whole, at, how = text.strip().partition("@")
         if at and how != "cv":
             raise LindleyError(
@@ -120,6 +131,11 @@ class ModelName:
         for part, known, what in asked:
             if part not in known:
                 raise LindleyError(_unknown(text, part, known, what))
+        if len(steps) + len(calibrations) > MOST_STEPS:
+            raise LindleyError(
+                f"model '{text[:80]}': {len(steps) + len(calibrations)} calibrations behind each other are too many. Give "
+                f"{MOST_STEPS} at most; one does in nearly all cases."
+            )
         kind, law = bases[base]
         if integration is not None:
             if law is not None or "integration" not in kind.can:

@@ -379,9 +379,9 @@ class System:
         kept = {key: value for key, value in self.about.items() if key not in OF_THE_FILE}
         return to_bytes(self, FORMAT, kept, stored_classes(System, Casework, KnownSources))
 
-    def save(self, path: str | Path) -> None:
-        """Write the system, with its validation and its provenance, in one step."""
-        write_atomically(Path(path), self.to_bytes())
+    def save(self, path: str | Path, *, replace: bool = True) -> None:
+        """Write the system, with its validation and its provenance, in one step; over another only if ``replace``."""
+        write_atomically(Path(path), self.to_bytes(), replace=replace)
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> System:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
 from lindley.table.columns import Decimal, Roles
-from lindley.table.files import FORMULA, Grid, Shown, is_blank
+from lindley.table.files import FORMULA, Grid, Shown, apostrophes, is_blank, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.lookalikes import look_alikes, visible
 
@@ -112,6 +112,15 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
     return Labels(sources, sources if group is source else _array(group), _array(instance), known), findings
 
 
+def _label_texts(grid: Grid, place: int) -> tuple[list[str], list[Finding]]:
+    """The labels of a column; of a text file, without the apostrophes that keep them from being computed."""
+    texts = list(map(_text, grid.columns[place]))
+    if not grid.delimiter:
+        return texts, []
+    texts, taken_off = without_apostrophes(texts)
+    return texts, [apostrophes(grid.file, taken_off, column=grid.header[place])] if taken_off else []
+
+
 def _array(texts: Sequence[str]) -> Texts:
     return np.array(texts, dtype=np.str_)
 
@@ -119,8 +128,8 @@ def _array(texts: Sequence[str]) -> Texts:
 def _read_column(grid: Grid, place: int, role: str) -> tuple[list[str], list[Finding]]:
     """A column of labels, and what is wrong or odd with them."""
     name, cells = grid.header[place], grid.columns[place]
-    labels = list(map(_text, cells))
-    findings = _label_cells(grid, place, role) + _long_labels(grid, labels, name)
+    labels, noted = _label_texts(grid, place)
+    findings = noted + _label_cells(grid, place, role) + _long_labels(grid, labels, name)
     if role != "instance":
         findings += similar_labels(labels, role, grid.file, name) + _merged_labels(grid, cells, labels, name)
         findings += _numbers_as_labels(grid, cells, name)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.settings import setting
+from lindley.shown import visible
 from lindley.table.cells import Labels
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.scaling import LARGEST, leaves_range, rounding_error, spread
@@ -28,6 +29,7 @@ __all__ = [
     "check_rows",
     "render_summary",
     "summarise",
+    "summary_rows",
 ]
 
 MIN_GROUPS = 6
@@ -124,9 +126,9 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             kind = _running_number(data.raw[:, place], codes)
             if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
-                fix = f"If so, use {setting('ignore', name)}"
+                fix = f"If so, leave it out with {setting('ignore', name)}"
                 if kind != "a row number":
-                    fix += f" or {setting('instance', name)}"
+                    fix += f", or name it as the instance with {setting('instance', name)}"
                 findings.append(Finding("warning", "looks-like-instance", message, fix, data.file, (), name))
     return findings
 
@@ -305,8 +307,8 @@ def _variance_parts(values: Floats, codes: NDArray[np.intp], counts: NDArray[np.
     return square_within, between, correlation
 
 
-def render_summary(summary: Summary) -> str:
-    """The summary as plain text: a line of counts, a line of replicates, and a table of the features."""
+def summary_rows(summary: Summary) -> tuple[list[str], tuple[str, ...], list[tuple[str, ...]]]:
+    """The summary as text: a line of counts and a line of replicates; header and rows of a table of the features."""
     if summary.replicates_min == summary.replicates_max:
         replicates = f"{summary.replicates_min} measurements of every source"
     else:
@@ -319,13 +321,19 @@ def render_summary(summary: Summary) -> str:
     groups = f" in {summary.groups} groups" if summary.groups != summary.sources else ""
     head = ("feature", "min", "mean", "max", "sd within", "sd between", "correlation")
     body = [
-        (each.name, *(f"{number:.4g}" for number in astuple(each)[1:-1]), f"{each.replicate_correlation:.3f}")
+        (visible(each.name), *(f"{number:.4g}" for number in astuple(each)[1:-1]), f"{each.replicate_correlation:.3f}")
         for each in summary.features
     ]
+    measured = f"{summary.rows} measurements of {summary.sources} sources{groups}, {len(body)} features"
+    return [f"{visible(summary.name)}: {measured}", replicates], head, body
+
+
+def render_summary(summary: Summary) -> str:
+    """The summary as plain text: a line of counts, a line of replicates, and a table of the features."""
+    counts, head, body = summary_rows(summary)
     widths = [max(len(line[k]) for line in (head, *body)) for k in range(len(head))]
     table = [
         "  ".join([line[0].ljust(widths[0]), *(line[k].rjust(widths[k]) for k in range(1, len(head)))])
         for line in (head, *body)
     ]
-    first = f"{summary.name}: {summary.rows} measurements of {summary.sources} sources{groups}, {len(body)} features"
-    return "\n".join([first, replicates, "", *table])
+    return "\n".join([*counts, "", *table])

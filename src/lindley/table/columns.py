@@ -138,7 +138,7 @@ def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
             findings.append(Finding("note", "ignored-columns", message, file=grid.file))
     if not features and not any(finding.code in ("missing-column", "missing-feature") for finding in findings):
         message = f"no column is left as a feature (the table has {_names(grid)})"
-        fix = f"Give at least one column of numbers beside the labels, and check {setting('ignore')}"
+        fix = f"Give at least one column of numbers beside the labels, and look at what is left out with {setting('ignore')}"
         findings.append(Finding("error", "no-feature", message, fix, grid.file))
     if reading.purpose == "case":  # which has items, and neither groups nor numbers of its measurements
         roles.update(group=None, instance=None)

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
+from lindley.shown import from_text_cell, starts_formula
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
 from lindley.table.lookalikes import look_alikes, visible
 
-__all__ = ["FORMULA", "Grid", "Shown", "build_grid", "is_blank", "read_delimited"]
+__all__ = [
+    "FORMULA", "Grid", "Shown", "apostrophes", "build_grid", "is_blank", "read_delimited", "without_apostrophes",
+]  # fmt: skip
 
 DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
@@ -119,7 +122,11 @@ def build_grid(
         message = "there is a header and no measurement under it"
         fix = "Add one row per measurement, or check that the right file or sheet was given"
         raise TableError([*findings, Finding("error", "empty-table", message, fix, file)])
-    names = [" ".join(_name(cell).split()) for cell in header]
+    texts = [_name(cell) for cell in header]
+    if delimiter:
+        texts, taken_off = without_apostrophes(texts)
+        findings += [] if not taken_off else [apostrophes(file, taken_off, (header_row,))]
+    names = [" ".join(text.split()) for text in texts]
     places = range(1, len(names) + 1) if places is None else places
     findings += _odd_names(file, header_row, dict(zip(places, names, strict=True)))
     columns: list[Sequence[object]] = list(zip(*records, strict=True)) if records else [() for _ in names]
@@ -128,6 +135,24 @@ def build_grid(
     findings += _unnamed(file, header_row, unnamed, rows)
     named = tuple(names[at] for at in kept)
     return Grid(file, named, tuple(columns[at] for at in kept), tuple(rows), delimiter, complete)
+
+
+def without_apostrophes(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Labels of a text file as they were before they were made safe for a spreadsheet program, and which ones changed.
+
+    Whoever makes labels safe does so with all of them: where one begins like a formula, an apostrophe in front of another is
+    part of its name. So no two labels become one.
+    """
+    if any(starts_formula(text) for text in texts):
+        return list(texts), []
+    plain = [from_text_cell(text) for text in texts]
+    return plain, list(dict.fromkeys(new for old, new in zip(texts, plain, strict=True) if old != new))
+
+
+def apostrophes(file: str, labels: Sequence[str], rows: tuple[int, ...] = (), column: str | None = None) -> Finding:
+    """A note on the apostrophes that were taken off."""
+    message = f"an apostrophe that keeps spreadsheet programs from computing a label was taken off {listing(quoted(labels), 8)}"
+    return Finding("note", "text-apostrophe", message, file=file, rows=rows, column=column)
 
 
 def _name(cell: object) -> str:

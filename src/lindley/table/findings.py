@@ -10,6 +10,7 @@ from typing import Literal, NoReturn
 
 from lindley.errors import LindleyError
 from lindley.settings import spoken
+from lindley.shown import visible
 
 __all__ = [
     "Finding",
@@ -133,5 +134,5 @@ def quoted(items: Iterable[object]) -> list[str]:
 
 
 def _sentence(text: str) -> str:
-    text = spoken(text)
+    text = visible(spoken(text))
     return text if text.endswith((".", "?", "!")) else text + "."

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
+from lindley.shown import as_text_cell
 from lindley.table.scaling import Transform
 
 if TYPE_CHECKING:
@@ -139,10 +140,11 @@ def with_unit(name: str, unit: str | None) -> str:
     return name if unit is None else f"{name} [{unit}]"
 
 
-def export_csv(table: Table, path: str | Path) -> None:
+def export_csv(table: Table, path: str | Path, *, replace: bool = True) -> None:
     """Write source, group (if any differs from its source), instance and features: commas, points, UTF-8.
 
-    Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same ones.
+    Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same ones. A label that a
+    spreadsheet program would take for a formula stands behind an apostrophe, which `read_table` takes off.
     """
     reserved = [name for name in table.features if name.casefold() in ("source", "group", "instance")]
     if reserved:
@@ -153,19 +155,33 @@ def export_csv(table: Table, path: str | Path) -> None:
     labels = [table.source.tolist(), *([table.group.tolist()] if grouped else []), table.instance.tolist()]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["source", *(["group"] if grouped else []), "instance", *table.header])
+    writer.writerow(["source", *(["group"] if grouped else []), "instance", *map(as_text_cell, table.header)])
     for *row_labels, values in zip(*labels, table.values.tolist(), strict=True):
-        writer.writerow([*row_labels, *map(repr, values)])
-    write_atomically(Path(path), text.getvalue().encode("utf-8"))
+        writer.writerow([*map(as_text_cell, row_labels), *map(repr, values)])
+    write_atomically(Path(path), text.getvalue().encode("utf-8"), replace=replace)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write beside ``path`` and rename, so that a broken run never leaves half a file under that name."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
+    """Write beside ``path`` and rename, so that a broken run never leaves half a file under that name.
+
+    If not ``replace``, a file of that name is an error, also one that came up since anybody looked.
+    """
+    if not path.name or "\0" in str(path):
+        raise LindleyError(f"'{path}' is not the name of a file. Give one, such as results.csv.")
+    beside = path.with_name(f".{path.name[:50]}.{os.getpid()}.part")  # no name is too long for its last letters
+    claimed = False
     try:
         beside.write_bytes(data)
+        if not replace:
+            path.open("xb").close()  # takes the name, or finds it taken
+            claimed = True
         os.replace(beside, path)
+    except FileExistsError:
+        raise LindleyError(f"{path} is there already. Give another name, or remove it first.") from None
     except OSError as error:
+        if claimed:
+            with suppress(OSError):
+                path.unlink()
         raise LindleyError(
             f"{path} cannot be written ({error.strerror or error}). "
             "Check that the folder is there and may be written to, and close the file if Excel has it open."
@@ -177,6 +193,4 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def write_new(path: Path, text: str) -> None:
     """Write a text file, UTF-8, that is not there yet: what somebody has changed is not written over."""
-    if path.exists():
-        raise LindleyError(f"{path} is there already. Give another name, or remove it first.")
-    write_atomically(path, text.encode("utf-8"))
+    write_atomically(path, text.encode("utf-8"), replace=False)

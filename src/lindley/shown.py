@@ -1,0 +1,79 @@
+"""Text that somebody else wrote, as people see it: labels, names of columns, sheets and files, keys of a YAML file.
+
+A terminal obeys control characters, letters may have no width, and a mark of direction turns what follows around: such
+characters are shown by their number, and never sent. A spreadsheet program computes what begins like a formula: in files
+for it, such labels stand behind an apostrophe, which our reader takes off again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from pathlib import PureWindowsPath
+from typing import Any
+
+__all__ = ["as_text_cell", "file_name", "from_text_cell", "json_text", "starts_formula", "visible"]
+
+_WITHOUT_WIDTH = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that count as printable, and that nobody sees."""
+_FORMULA = re.compile(r"(^|[,;\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")
+"""Where a cell begins as a formula does, behind any apostrophes; also where another separator would begin a cell."""
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""The text with every character that has no shape of its own as its number; line ends stay if ``lines``.
+
+    >>> print(visible("pane\x1b[2J"))
+    pane\x1b[2J
+    """
+    if text.isprintable() and not _WITHOUT_WIDTH.search(text):
+        return text
+    return "".join(each if _has_shape(each) or (lines and each == "\n") else _number(each) for each in text)
+
+
+def _has_shape(each: str) -> bool:
+    printable = each.isprintable() or unicodedata.category(each) == "Zs"  # spaces have a width
+    return printable and not _WITHOUT_WIDTH.match(each)
+
+
+def _number(each: str) -> str:
+    return each.encode("unicode_escape").decode("ascii")
+
+
+def file_name(path: str) -> str:
+    r"""A path as it is written down: without its folders, whose names may be those of people.
+
+    >>> file_name(r"C:\Users\j.smith\glass.csv"), file_name("cases/glass.csv")
+    ('glass.csv', 'glass.csv')
+    """
+    return PureWindowsPath(path).name or "."  # which knows both kinds of slashes
+
+
+def json_text(content: Any, indent: int | None = None) -> str:
+    """JSON for people and programs: what `visible` would show by its number is escaped, so that it reads back the same."""
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(each if each == "\n" or _has_shape(each) else json.dumps(each)[1:-1] for each in text)
+
+
+def starts_formula(text: str) -> bool:
+    """Whether a spreadsheet program would compute the text, or a part of it."""
+    return any(not found[2] for found in _FORMULA.finditer(text))
+
+
+def as_text_cell(text: str) -> str:
+    """A label for a CSV file that people open: behind an apostrophe where a program would compute it.
+
+    >>> as_text_cell("=1+1"), as_text_cell("'=1+1"), as_text_cell("pane 1")
+    ("'=1+1", "''=1+1", 'pane 1')
+    """
+    return _FORMULA.sub(r"\1\2'", text)
+
+
+def from_text_cell(text: str) -> str:
+    """What `as_text_cell` was given."""
+    return _FORMULA.sub(lambda found: found[1] + found[2][1:], text)
