@@ -53,7 +53,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.between import Scatter
-from lindley.models.blocks import at_a_time, pieces, side_by_side
+from lindley.models.robust.all_pairs import all_pairs, over_views
 from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.population import FREEDOM, Population, ln_background
 from lindley.models.robust.tails import (
@@ -73,10 +73,6 @@ from lindley.models.two_level import map_tensors, take_runs
 
 __all__ = ["MATES", "Items", "Robust"]
 
-BLOCK = 1 << 18
-"""Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
-OUTER = len(LN_SCATTER) << 18
-"""Pairs × scatters whose kernels are summed over at a time: 512 traces and 512 refs."""
 SHARED_BY_ANOTHER = 0.1
 """Probability that what an instance is off by, another one of the item is off by as well."""
 BATCH_SCALES = (0.002, 0.02, 0.2)
@@ -85,8 +81,6 @@ MATES = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
 """The ways in which two different sources may be related: the weights of `Robust.relatedness`."""
 Density = Callable[[Tensor, Tensor], Tensor]
 """ln f at points (run, points, axis) that are seen with an error of a variance (run, 1, axis): (run, points)."""
-LEAST_WEIGHT = math.log(1e-9)
-"""A view of an item that is less probable than that is left out where many pairs are scored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +172,9 @@ class Robust:
         found = []
         for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
             if n_trace == n_ref == 1:
-                found.append(_all_pairs(model, x[0].items, y[0].items, torch.sub))
+                found.append(all_pairs(model, x[0].items, y[0].items, torch.sub))
             else:
-                same, different = _over_views(model, x, y).unbind(-1)
+                same, different = over_views(model, x, y).unbind(-1)
                 found.append(same - different)
         return torch.cat(found)
 
@@ -206,7 +200,7 @@ class Robust:
         """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
         similarity, typicality = [], []
         for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            same, different = _over_views(model, x, y).unbind(-1)
+            same, different = over_views(model, x, y).unbind(-1)
             ln_ref = ln_sum([view.ln_joint for view in y])[:, None]
             similarity.append(same - ln_ref)
             typicality.append(different - ln_ref)
@@ -512,66 +506,3 @@ def sum_over_axes(squares: Sequence[Tensor], var: Sequence[Tensor]) -> Tensor:
     for square, variance in zip(squares[1:], var[1:], strict=True):
         total = total + square / variance
     return total
-
-
-def _over_views(model: Robust, x: list[View], y: list[View]) -> Tensor:
-    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, summed over what may be off, by a model of one run.
-
-    (1, traces, refs, 2). Beside those with all instances, few items have a view that is worth a look: only these are paired.
-    """
-    ln_x, ln_y = (ln_sum([view.ln_joint for view in side]) for side in (x, y))
-    total: Tensor | None = None
-    for of_x in x:
-        for of_y in y:
-            i, j = (_worth_a_look(v, p) for v, p in ((of_x, ln_x), (of_y, ln_y)))
-            if total is None:
-                i, j = (torch.arange(p.shape[1], device=p.device) for p in (ln_x, ln_y))
-            if not len(i) or not len(j):
-                continue
-            some_x, some_y = of_x.items.map(lambda t, i=i: t[:, i]), of_y.items.map(lambda t, j=j: t[:, j])  # type: ignore[misc]
-            both = _all_pairs(model, some_x, some_y, lambda h1, h2: torch.stack([h1, h2], -1))
-            weight = (of_x.ln_joint[:, i] - some_x.ln_p)[:, :, None] + (of_y.ln_joint[:, j] - some_y.ln_p)[:, None]
-            both = both + weight[..., None]
-            if total is None:
-                total = both
-            else:
-                total[:, i[:, None], j] = torch.logaddexp(total[:, i[:, None], j], both)
-    assert total is not None
-    return total
-
-
-def _worth_a_look(view: View, ln_p: Tensor) -> Tensor:
-    """The numbers of the items whose view may change an LR."""
-    return torch.nonzero(view.ln_joint[0] - ln_p[0] > LEAST_WEIGHT)[:, 0]
-
-
-def _all_pairs(model: Robust, x: Items, y: Items, result: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """The ``result`` of ln p(x, y | H1) and ln p(x, y | H2) of all pairs, by a model of one run: (1, traces, refs, …).
-
-    Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is done in small ones.
-    """
-    edge = math.isqrt(at_a_time(BLOCK, x.mean) // model.directions.shape[1])
-    outer_edge = math.isqrt(at_a_time(OUTER, x.mean) // len(LN_SCATTER))
-    number = x.number + y.number
-
-    def outer(rows: slice, columns: slice) -> Tensor:
-        some_x, some_y = x.map(lambda t: t[:, rows]), y.map(lambda t: t[:, columns])
-
-        def at_means(u: float) -> Tensor:
-            error = math.exp(u) * model.var_within / number
-            return model.population.ln_density_between(some_x.mean, some_y.mean, x.number / number, error)
-
-        ln_f = side_by_side(at_means, LN_SCATTER, x.mean)
-
-        def inner(tile: tuple[slice, slice]) -> Tensor:
-            i, j = tile
-            here_x, here_y = some_x.map(lambda t: t[:, i, None]), some_y.map(lambda t: t[:, None, j])
-            return result(*model.ln_pair(here_x, here_y, [t[:, i, j] for t in ln_f]))
-
-        down, across = (pieces(side.mean.shape[1], edge) for side in (some_x, some_y))
-        tiles = side_by_side(inner, [(i, j) for i in down for j in across], x.mean)
-        n = len(across)
-        return torch.cat([torch.cat(tiles[i * n : (i + 1) * n], 2) for i in range(len(down))], 1)
-
-    all_rows, all_columns = (pieces(side.mean.shape[1], outer_edge) for side in (x, y))
-    return torch.cat([torch.cat([outer(i, j) for j in all_columns], 2) for i in all_rows], 1)
