@@ -47,13 +47,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from lindley.models.between import Scatter
-from lindley.models.robust.all_pairs import all_pairs, over_views
+from lindley.models.blocks import room
+from lindley.models.robust.all_pairs import over_views
 from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.population import FREEDOM, Population, ln_background
 from lindley.models.robust.tails import (
@@ -171,11 +173,8 @@ class Robust:
         """
         found = []
         for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            if n_trace == n_ref == 1:
-                found.append(all_pairs(model, x[0].items, y[0].items, torch.sub))
-            else:
-                same, different = over_views(model, x, y).unbind(-1)
-                found.append(same - different)
+            same, different = over_views(model, x, y)
+            found.append(same.sub_(different))
         return torch.cat(found)
 
     def ln_parts(
@@ -200,7 +199,7 @@ class Robust:
         """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
         similarity, typicality = [], []
         for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            same, different = over_views(model, x, y).unbind(-1)
+            same, different = over_views(model, x, y)
             ln_ref = ln_sum([view.ln_joint for view in y])[:, None]
             similarity.append(same - ln_ref)
             typicality.append(different - ln_ref)
@@ -272,10 +271,10 @@ class Robust:
             some = _first_axes(some, n_trace, n_ref, one.projection.shape[-1])
             yield one, *one._sides(trace[pick], ref[pick], n_trace, n_ref, some)
 
-    def ln_seen_with(self, points: Tensor, number: int, density: Density | None = None) -> list[Tensor]:
-        """ln f_q at means of so many instances (run, points, axis), for every scatter: (run, points) each."""
+    def ln_seen_with(self, points: Tensor, number: int, density: Density | None = None) -> Tensor:
+        """ln f_q at means of so many instances (run, points, axis), for every scatter: (run, scatter, points)."""
         density = density or self.population.ln_density
-        return [density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER]
+        return torch.stack([density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER], 1)
 
     def items(self, mean: Tensor, density: Density | None = None) -> Items:
         """Items of one instance, on the axes; ``density`` is that of the population, or the same with a gradient."""
@@ -310,7 +309,7 @@ class Robust:
             known, moved = r * (1 - r / number), partial_sums[..., r - 1, :]
             off = torch.logaddexp(
                 one.log() + shared.ln_one_off(total, (moved**2 / w).sum(-1), known),
-                spike.log() + shared.ln_spikes(total, self._along(moved), known),
+                spike.log() + shared.ln_spikes(total, _first(self._along(moved)), known),
             )
             for rest in (values[..., r:, :], values[..., :r, :]):  # the first r are off, or the others are
                 items = self._several(rest) if rest.shape[-2] > 1 else self.items(rest[..., 0, :])
@@ -326,23 +325,27 @@ class Robust:
         nodes = LN_GROSS if is_gross else LN_SCATTER
         ln_weights = self._ln_weights(is_gross)
         scales = torch.cat([math.exp(u) * w for u in nodes], 1)
-        at_means = [self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes]
-        terms = ln_student(
-            zip(squares.unbind(-1)), [scales], self.tails.nu, number - 1, (number - 1) * scales.log().sum(-1)
-        )
-        ln_f, ln_within, ln_p = (
-            ln_weighted_sum(parts, ln_weights)
-            for parts in (at_means, terms, [a + b for a, b in zip(terms, at_means, strict=True)])
-        )
-        posterior = (ln_weights[:, None] + torch.stack(terms, -1)).softmax(-1)
-        ln_tau = posterior @ torch.tensor(nodes, dtype=w.dtype, device=w.device)
+        at_means = torch.stack([self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes], 1)
+        ln_scale = (number - 1) * scales.log().sum(-1)
+        terms = ln_student([_first(squares)], [scales], self.tails.nu, number - 1, ln_scale)
+        ln_f, ln_within, ln_p = (ln_weighted_sum(each, ln_weights) for each in (at_means, terms, terms + at_means))
+        posterior = (ln_weights[..., None] + terms).softmax(1)
+        ln_tau = torch.tensor(nodes, dtype=w.dtype, device=w.device) @ posterior
         return Items(number, mean, self._along(mean), ln_f, ln_p, ln_within, squares, ln_tau, is_gross)
 
     def _ln_weights(self, is_gross: bool) -> Tensor:
         """ln ω of the scatters of an item (run, node)."""
         if is_gross:
             return torch.full_like(self.var_within[:, 0, :1], -math.log(len(LN_GROSS))).expand(-1, len(LN_GROSS))
+        return self._ln_usual_weights
+
+    @cached_property
+    def _ln_usual_weights(self) -> Tensor:
         return ln_scatter_weights(self.tails.scatter_shape)
+
+    @cached_property
+    def _ln_mean_weights(self) -> Tensor:
+        return ln_mean_scatter_weights(self.tails.scatter_shape)
 
     def _ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
         """ln p(x) of single instances (run, points, axis), from ln f(x) (run, points)."""
@@ -372,7 +375,7 @@ class Robust:
         at_zero = ln_background(torch.zeros_like(points[:, :1]), total)
         return at_zero + torch.logsumexp(torch.cat(terms, -1), -1) - math.log(len(terms) * n_features)
 
-    def ln_pair(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def ln_pair(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, Tensor]:
         """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
         ln_h1, ln_mates = self.ln_related(x, y, at_means)
         shape = (-1, *(1,) * (ln_h1.dim() - 1))
@@ -380,20 +383,19 @@ class Robust:
         ln_apart = torch.log1p(-self.relatedness.sum(-1)).reshape(shape) + x.ln_p + y.ln_p
         return ln_h1, ln_sum([ln_apart, *(a + b for a, b in zip(ln_ways, ln_mates, strict=True))])
 
-    def ln_related(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def ln_related(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, list[Tensor]]:
         """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `MATES` ways."""
         tails, w, m, n = self.tails, self.var_within, x.number, y.number
         together, contrasts = 1 / m + 1 / n, m + n - 1
-        apart = [x.mean[..., axis] - y.mean[..., axis] for axis in range(w.shape[-1])]
-        apart2 = [delta**2 for delta in apart]
-        shape = (-1, *(1,) * (apart[0].dim() - 1))
-        per_axis = [var.reshape(shape) for var in w[:, 0].unbind(-1)]
-        delta2 = sum_over_axes(apart2, per_axis)
-        within = torch.zeros_like(delta2)  # Σ (S_x + S_y)/w over the axes
-        for side in (x, y):
-            if side.squares is not None:
-                within = within + sum_over_axes(side.squares.unbind(-1), per_axis)
-        q = delta2 / together + within
+        apart2 = _apart(x.mean, y.mean).square_()  # δ² (run, axis, …)
+        shape = (-1, *(1,) * (apart2.dim() - 2))
+        delta2 = (w.reciprocal() @ apart2.flatten(2)).reshape(-1, *apart2.shape[2:])
+        q, within = delta2 / together, None
+        scattered = [_first(side.squares) for side in (x, y) if side.squares is not None]
+        if scattered:
+            per_axis = w.mT.reshape(*w.shape[::2], *(1,) * len(shape[1:]))
+            within = reduce(torch.add, [(squares / per_axis).sum(1) for squares in scattered])  # Σ (S_x + S_y)/w
+            q = q + within
         # A density of contrasts is one of δ and the contrasts of each item: they differ by this constant.
         ln_unit = -0.5 * w.shape[-1] * math.log(together)
 
@@ -401,12 +403,12 @@ class Robust:
         # An offset that all instances of an item share is rarely an error: the more rarely, the more instances there are.
         share_x, share_y = SHARED_BY_ANOTHER ** (m - 1), SHARED_BY_ANOTHER ** (n - 1)
         usual, one, spike = (t.reshape(shape) for t in tails.chances(share_x + share_y))
-        shared, known, along = self._shared(contrasts), 1 / together, (x.along - y.along) / together
-        spikes = shared.ln_spikes(q, along, known)
+        shared, known = self._shared(contrasts), 1 / together
+        spikes = shared.ln_spikes(q, _apart(x.along / together, y.along / together), known)
         off = torch.logaddexp(one.log() + shared.ln_one_off(q, delta2 / together**2, known), spike.log() + spikes)
         elsewhere = torch.logaddexp(math.log(share_x) + y.ln_f, math.log(share_y) + x.ln_f)
         ln_within = x.ln_within + y.ln_within
-        if contrasts > 1:
+        if within is not None:
             # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
             of_squares = self._shared(contrasts - 1).ln_density(within)
             clean = clean - self._ln_clean(x, y, None, at_means)
@@ -416,30 +418,30 @@ class Robust:
         at_mean = ln_weighted_sum(at_means, self._ln_weights(False))
         batches = self._ln_batches(x, y, apart2)
         variant = spikes + ln_unit + torch.logaddexp(x.ln_f, y.ln_f) - math.log(2)
-        return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches), ln_within + variant]
+        return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches.unbind(1)), ln_within + variant]
 
-    def _ln_batches(self, x: Items, y: Items, apart2: list[Tensor]) -> list[Tensor]:
-        """ln of the density of δ between two sources of one batch, for each of `BATCH_SCALES`, (run, …) each.
+    def _ln_batches(self, x: Items, y: Items, apart2: Tensor) -> Tensor:
+        """ln of the density of δ between two sources of one batch, for each of `BATCH_SCALES`: (run, scale, …).
 
         Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
         """
         nu, w, var = self.tails.nu, self.var_within, self.population.var
         if x.ln_tau is None and y.ln_tau is None:
             scales = torch.cat([w * (1 / x.number + 1 / y.number) + j * var for j in BATCH_SCALES], 1)
-            return ln_student(zip(apart2), [scales], nu, 1, scales.log().sum(-1))
+            return ln_student([apart2], [scales], nu, 1, scales.log().sum(-1))
         of_x, of_y = ((1.0 if side.ln_tau is None else side.ln_tau.exp()) / side.number for side in (x, y))
-        together, shape = of_x + of_y, (-1, *(1,) * (apart2[0].dim() - 1))
+        together, shape = of_x + of_y, (-1, *(1,) * (apart2.dim() - 2))
         constant = (torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()).reshape(shape)
         nu, found = nu.reshape(shape), []
         for j in BATCH_SCALES:
-            ln_total = torch.zeros_like(apart2[0])
-            for axis, square in enumerate(apart2):
+            ln_total = torch.zeros_like(apart2[:, 0])
+            for axis, square in enumerate(apart2.unbind(1)):
                 scale = w[:, 0, axis].reshape(shape) * together + j * var[:, 0, axis].reshape(shape)
                 ln_total = ln_total + constant - 0.5 * (scale.log() + (nu + 1) * torch.log1p(square / (nu * scale)))
             found.append(ln_total)
-        return found
+        return torch.stack(found, 1)
 
-    def _ln_clean(self, x: Items, y: Items, apart2: list[Tensor] | None, at_means: list[Tensor]) -> Tensor:
+    def _ln_clean(self, x: Items, y: Items, apart2: Tensor | None, at_means: Tensor) -> Tensor:
         """ln of the density of contrasts and mean of two items of one source, none off, that scatter with τ_x and τ_y.
 
         Of the squares around the items' means alone, without ``apart2``: δ² of every axis.
@@ -448,43 +450,51 @@ class Robust:
         together = 1 / m + 1 / n
         if m == n == 1:
             assert apart2 is not None
-            each, ln_weights = self._scatters(), ln_mean_scatter_weights(tails.scatter_shape)
-            terms = ln_student(zip(apart2), [2 * each], tails.nu, 1, each.log().sum(-1))
-            return ln_weighted_sum([a + b for a, b in zip(terms, at_means, strict=True)], ln_weights)
+            each, ln_weights = self._scatters(), self._ln_mean_weights
+            terms = ln_student([apart2], [2 * each], tails.nu, 1, each.log().sum(-1))
+            return ln_weighted_sum(terms.add_(at_means), ln_weights)
         u = torch.tensor(LN_SCATTER, dtype=w.dtype, device=w.device)
         gross = torch.tensor(LN_GROSS, dtype=w.dtype, device=w.device)
         of_x, of_y = (gross if side.is_gross else u for side in (x, y))
         ln_x, ln_y = (t.flatten() for t in torch.meshgrid(of_x, of_y, indexing="ij"))  # of all pairs of scatters
         ln_weights = (self._ln_weights(x.is_gross)[:, :, None] + self._ln_weights(y.is_gross)[:, None]).flatten(1)
-        parts: list[Sequence[Tensor]] = []
+        parts: list[Tensor] = []
         scales: list[Tensor] = []
         ln_scale = (m + n - 2) * w.log().sum(-1)
         for side, ln_tau in ((x, ln_x), (y, ln_y)):
             if side.squares is not None:
-                parts.append(side.squares.unbind(-1))
+                parts.append(_first(side.squares))
                 scales.append(ln_tau.exp()[:, None] * w)
                 ln_scale = ln_scale + (side.number - 1) * w.shape[-1] * ln_tau
         if apart2 is None:
-            return ln_weighted_sum(
-                ln_student(zip(*parts, strict=True), scales, tails.nu, m + n - 2, ln_scale), ln_weights
-            )
+            return ln_weighted_sum(ln_student(parts, scales, tails.nu, m + n - 2, ln_scale), ln_weights)
         var = ln_x.exp() / m + ln_y.exp() / n  # of δ
-        parts.append(tuple(apart2))
+        parts.append(apart2)
         scales.append(var[:, None] * w)
         ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / together).log()
-        terms = ln_student(zip(*parts, strict=True), scales, tails.nu, m + n - 1, ln_scale)
+        terms = ln_student(parts, scales, tails.nu, m + n - 1, ln_scale)
         of_mean = ((m + n) / (m / ln_x.exp() + n / ln_y.exp())).log()
         nearest = (of_mean[:, None] - u).abs().argmin(-1).tolist()
-        return ln_weighted_sum([term + at_means[q] for term, q in zip(terms, nearest, strict=True)], ln_weights)
+        for term, q in zip(terms.unbind(1), nearest, strict=True):
+            term.add_(at_means[:, q])
+        return ln_weighted_sum(terms, ln_weights)
 
     def _scatters(self) -> Tensor:
         """τ_q w (run, scatter, axis)."""
         return torch.cat([math.exp(u) * self.var_within for u in LN_SCATTER], 1)
 
     def _shared(self, contrasts: int) -> SharedTail:
-        tails = self.tails
-        ln_within = self.var_within.log().sum((-1, -2))
-        return SharedTail(tails.scatter_shape, tails.second_spike, ln_within, self.directions, contrasts)
+        if contrasts not in self._shared_tails:
+            tails, ln_within = self.tails, self.var_within.log().sum((-1, -2))
+            self._shared_tails[contrasts] = SharedTail(
+                tails.scatter_shape, tails.second_spike, ln_within, self.directions, contrasts
+            )
+        return self._shared_tails[contrasts]
+
+    @cached_property
+    def _shared_tails(self) -> dict[int, SharedTail]:
+        """Those that were asked for, by their contrasts."""
+        return {}
 
     def _along(self, points: Tensor) -> Tensor:
         """u_f · x/√w (run, …, feature)."""
@@ -500,9 +510,12 @@ def _first_axes(scatter: Scatter | None, n_trace: int, n_ref: int, k: int) -> Sc
     return replace(scatter, trace=of_x, ref=of_y)
 
 
-def sum_over_axes(squares: Sequence[Tensor], var: Sequence[Tensor]) -> Tensor:
-    """Σ squares/var over the axes, each (run, …)."""
-    total = squares[0] / var[0]
-    for square, variance in zip(squares[1:], var[1:], strict=True):
-        total = total + square / variance
-    return total
+def _first(values: Tensor) -> Tensor:
+    """Axes or features next to the runs (run, axis, …): operations on many pairs then go along the pairs."""
+    return values.movedim(-1, 1).contiguous()
+
+
+def _apart(x: Tensor, y: Tensor) -> Tensor:
+    """x − y of items (run, …, axis), with the axes first."""
+    x, y = _first(x), _first(y)
+    return torch.sub(x, y, out=room(*torch.broadcast_shapes(x.shape, y.shape)))

@@ -33,6 +33,8 @@ FREEDOM = 3.0
 """Degrees of freedom of the background: of one source in seven the variance is above 4, of one in 700 above 100."""
 NEGLIGIBLE = 35.0
 """Kernels below e^−35 of the background are left out where they cost time."""
+MOST_RATIO = 600.0
+"""Up to e^600 times the background, a sum of exponentials whose products may underflow is precise beside it."""
 LEAST_EXPONENT = -80.0
 """Terms below e^−80 of the largest count as that much: single precision has no room for less."""
 TERMS = 1 << 22
@@ -69,24 +71,43 @@ class Population:
     def ln_density_between(self, x: Tensor, y: Tensor, share: float, error: Tensor) -> Tensor:
         """ln f at ``share`` · x + (1 − share) · y of all pairs, (run, traces, refs), by matrix products."""
         x, y = share * x, (1 - share) * y
+        broad, pair, a, c = self._between(x, y, error)
+        if any(t.requires_grad for t in (broad, pair, a, c)):
+            return _ln_mixture(broad, pair, a, c)
+        a_max, c_max = (t.amax(-1, keepdim=True) for t in (a, c))
+        ln_ratio = (
+            pair.add_(a_max).add_(c_max.mT).sub_(broad)
+        )  # of kernels and background, if all products below were one
+        far = ln_ratio > MOST_RATIO if float(ln_ratio.amax()) > MOST_RATIO else None
+        products = (a - a_max).exp_() @ (c - c_max).exp_().mT
+        found = broad.add_(products.mul_(ln_ratio.clamp_max_(MOST_RATIO).exp_()).log1p_())
+        if far is not None:
+            i, j = (far.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
+            found[:, i[:, None], j] = _ln_mixture(*self._between(x[:, i], y[:, j], error))
+        return found
 
-        def squares(total: Tensor) -> Tensor:
-            return coupled(2 * x / total, y, (x**2 / total).sum(-1), (y**2 / total).sum(-1))
-
+    def _between(self, x: Tensor, y: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """ln of the background at x + y of all pairs; and b_ij, a_ik and c_jk of the kernels, ln Σ_k exp(b_ij + a_ik + c_jk)."""
         total = self.var + error
-        broad = _ln_student(squares(total).clamp_min(0.0), total)
-        least = (broad + self.background.log()).detach() - NEGLIGIBLE
+        squares = coupled(2 * x / total, y, (x**2 / total).sum(-1), (y**2 / total).sum(-1))
+        broad = _ln_student(squares.clamp_min_(0.0), total).add_(self.background.log())
         shift, var = self.kernels()
         total, centres = var + error, shift * self.centres
-        pair = -0.5 * (squares(total) + (total.log() + LN_2PI).sum(-1, keepdim=True))
+        rows = torch.log1p(-self.background[..., 0]) - 0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
+        pair = coupled(-x / total, y, rows, -0.5 * (y**2 / total).sum(-1))
         own = 0.5 * (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[..., None, :]
-        a, c = (x / total) @ centres.mT + own, (y / total) @ centres.mT + own
-        return self._mixture(pair + ln_sum_of_products(a, c, least - pair.detach()), broad)
+        a, c = (torch.baddbmm(own, side / total, centres.mT) for side in (x, y))
+        return broad, pair, a, c
 
     def _mixture(self, kernels: Tensor, broad: Tensor) -> Tensor:
-        """ln[(1 − π) e^kernels + π e^broad] of parts (run, …)."""
+        """ln[(1 − π) e^kernels + π e^broad] of parts (run, …), which are used up."""
         pi = self.background.reshape(-1, *(1,) * (broad.dim() - 1))
-        return torch.logaddexp(torch.log1p(-pi) + kernels, pi.log() + broad)
+        return torch.logaddexp(kernels.add_(torch.log1p(-pi)), broad.add_(pi.log()))
+
+
+def _ln_mixture(broad: Tensor, pair: Tensor, a: Tensor, c: Tensor) -> Tensor:
+    """ln(e^broad + Σ_k exp(b_ij + a_ik + c_jk)) of what `Population._between` gives, whatever underflows."""
+    return torch.logaddexp(broad, pair + ln_sum_of_products(a, c, (broad - pair).detach() - NEGLIGIBLE))
 
 
 def ln_background(points: Tensor, total: Tensor) -> Tensor:
@@ -101,7 +122,8 @@ def _ln_student(squares: Tensor, total: Tensor) -> Tensor:
         math.lgamma((FREEDOM + n_axes) / 2) - math.lgamma(FREEDOM / 2) - 0.5 * n_axes * math.log(FREEDOM * math.pi)
     )
     ln_scales = 0.5 * total.log().sum(-1).reshape(-1, *(1,) * (squares.dim() - 1))
-    return constant - ln_scales - 0.5 * (FREEDOM + n_axes) * torch.log1p(squares / FREEDOM)
+    ln_power = torch.log1p(squares / FREEDOM) * (-0.5 * (FREEDOM + n_axes))
+    return ln_power.add_(constant - ln_scales)
 
 
 class _LnKernelSum(torch.autograd.Function):
