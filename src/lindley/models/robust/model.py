@@ -45,11 +45,12 @@ where sources differ by more than their replicates do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,10 +67,12 @@ from lindley.models.robust.tails import (
     SharedTail,
     Tails,
     ln_mean_scatter_weights,
+    ln_products,
     ln_scatter_weights,
     ln_student,
     ln_sum,
     ln_weighted_sum,
+    of_products,
 )
 from lindley.models.two_level import map_tensors, take_runs
 
@@ -326,8 +329,7 @@ class Robust:
         ln_weights = self._ln_weights(is_gross)
         scales = torch.cat([math.exp(u) * w for u in nodes], 1)
         at_means = torch.stack([self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes], 1)
-        ln_scale = (number - 1) * scales.log().sum(-1)
-        terms = ln_student([_first(squares)], [scales], self.tails.nu, number - 1, ln_scale)
+        terms = ln_student(_first(squares), scales, self.tails.nu, number - 1)
         ln_f, ln_within, ln_p = (ln_weighted_sum(each, ln_weights) for each in (at_means, terms, terms + at_means))
         posterior = (ln_weights[..., None] + terms).softmax(1)
         ln_tau = torch.tensor(nodes, dtype=w.dtype, device=w.device) @ posterior
@@ -411,7 +413,6 @@ class Robust:
         if within is not None:
             # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
             of_squares = self._shared(contrasts - 1).ln_density(within)
-            clean = clean - self._ln_clean(x, y, None, at_means)
             off, spikes = off - of_squares, spikes - of_squares
         ln_h1 = torch.logaddexp(usual.log() + clean, off + elsewhere) + ln_unit + ln_within
 
@@ -425,34 +426,28 @@ class Robust:
 
         Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
         """
-        nu, w, var = self.tails.nu, self.var_within, self.population.var
+        nu, w = self.tails.nu, self.var_within
+        var = torch.cat([j * self.population.var for j in BATCH_SCALES], 1)  # (run, scale, axis)
         if x.ln_tau is None and y.ln_tau is None:
-            scales = torch.cat([w * (1 / x.number + 1 / y.number) + j * var for j in BATCH_SCALES], 1)
-            return ln_student([apart2], [scales], nu, 1, scales.log().sum(-1))
+            return ln_student(apart2, w * (1 / x.number + 1 / y.number) + var, nu, 1)
         of_x, of_y = ((1.0 if side.ln_tau is None else side.ln_tau.exp()) / side.number for side in (x, y))
-        together, shape = of_x + of_y, (-1, *(1,) * (apart2.dim() - 2))
-        constant = (torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()).reshape(shape)
-        nu, found = nu.reshape(shape), []
-        for j in BATCH_SCALES:
-            ln_total = torch.zeros_like(apart2[:, 0])
-            for axis, square in enumerate(apart2.unbind(1)):
-                scale = w[:, 0, axis].reshape(shape) * together + j * var[:, 0, axis].reshape(shape)
-                ln_total = ln_total + constant - 0.5 * (scale.log() + (nu + 1) * torch.log1p(square / (nu * scale)))
-            found.append(ln_total)
-        return torch.stack(found, 1)
+        within = (of_x + of_y)[:, None].expand(-1, w.shape[-1], *[-1] * (apart2.dim() - 2))
+        # With the variance v = (1 + τ w/jλ) jλ of δ, the density is ∏ v^ν/2 (v + δ²/ν)^−(ν+1)/2, up to a constant.
+        ln_total, ln_var = ln_products([within, apart2], [w / var, 1 / (nu * var)])
+        assert ln_var is not None
+        nu, ln_scale = (t.reshape(*t.shape[:2], *(1,) * (apart2.dim() - 2)) for t in (nu[..., 0], var.log().sum(-1)))
+        constant = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
+        return w.shape[-1] * constant + 0.5 * (nu * ln_var - (nu + 1) * ln_total - ln_scale)
 
-    def _ln_clean(self, x: Items, y: Items, apart2: Tensor | None, at_means: Tensor) -> Tensor:
-        """ln of the density of contrasts and mean of two items of one source, none off, that scatter with τ_x and τ_y.
+    def _ln_clean(self, x: Items, y: Items, apart2: Tensor, at_means: Tensor) -> Tensor:
+        """ln of the density of δ and mean of two items of one source, none off, given how each scatters around its mean.
 
-        Of the squares around the items' means alone, without ``apart2``: δ² of every axis.
+        The items scatter with τ_x and τ_y; ``apart2`` is δ² (run, axis, …).
         """
         tails, w, m, n = self.tails, self.var_within, x.number, y.number
-        together = 1 / m + 1 / n
         if m == n == 1:
-            assert apart2 is not None
-            each, ln_weights = self._scatters(), self._ln_mean_weights
-            terms = ln_student([apart2], [2 * each], tails.nu, 1, each.log().sum(-1))
-            return ln_weighted_sum(terms.add_(at_means), ln_weights)
+            terms = ln_student(apart2, 2 * self._scatters(), tails.nu, 1)
+            return ln_weighted_sum(terms.add_(at_means), self._ln_mean_weights) + 0.5 * w.shape[-1] * math.log(2)
         u = torch.tensor(LN_SCATTER, dtype=w.dtype, device=w.device)
         gross = torch.tensor(LN_GROSS, dtype=w.dtype, device=w.device)
         of_x, of_y = (gross if side.is_gross else u for side in (x, y))
@@ -466,18 +461,17 @@ class Robust:
                 parts.append(_first(side.squares))
                 scales.append(ln_tau.exp()[:, None] * w)
                 ln_scale = ln_scale + (side.number - 1) * w.shape[-1] * ln_tau
-        if apart2 is None:
-            return ln_weighted_sum(ln_student(parts, scales, tails.nu, m + n - 2, ln_scale), ln_weights)
         var = ln_x.exp() / m + ln_y.exp() / n  # of δ
-        parts.append(apart2)
-        scales.append(var[:, None] * w)
-        ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / together).log()
-        terms = ln_student(parts, scales, tails.nu, m + n - 1, ln_scale)
+        ln_all, ln_within = ln_products([*parts, apart2], [1 / (tails.nu * v) for v in (*scales, var[:, None] * w)])
+        assert ln_within is not None
+        within = of_products(ln_within, tails.nu, m + n - 2, ln_scale, w.shape[-1])
+        ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / (1 / m + 1 / n)).log()
+        terms = of_products(ln_all, tails.nu, m + n - 1, ln_scale, w.shape[-1])
         of_mean = ((m + n) / (m / ln_x.exp() + n / ln_y.exp())).log()
         nearest = (of_mean[:, None] - u).abs().argmin(-1).tolist()
         for term, q in zip(terms.unbind(1), nearest, strict=True):
             term.add_(at_means[:, q])
-        return ln_weighted_sum(terms, ln_weights)
+        return ln_weighted_sum(terms, ln_weights) - ln_weighted_sum(within, ln_weights)
 
     def _scatters(self) -> Tensor:
         """τ_q w (run, scatter, axis)."""
@@ -518,4 +512,4 @@ def _first(values: Tensor) -> Tensor:
 def _apart(x: Tensor, y: Tensor) -> Tensor:
     """x − y of items (run, …, axis), with the axes first."""
     x, y = _first(x), _first(y)
-    return torch.sub(x, y, out=room(*torch.broadcast_shapes(x.shape, y.shape)))
+    return torch.sub(x, y, out=room(*np.broadcast_shapes(x.shape, y.shape)))

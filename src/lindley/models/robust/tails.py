@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,10 +49,12 @@ __all__ = [
     "SharedTail",
     "Tails",
     "ln_mean_scatter_weights",
+    "ln_products",
     "ln_scatter_weights",
     "ln_student",
     "ln_sum",
     "ln_weighted_sum",
+    "of_products",
 ]
 
 LN_SCATTER = tuple(-1.4 + 1.1 * q for q in range(5))
@@ -110,21 +113,28 @@ def ln_mean_scatter_weights(shape: Tensor) -> Tensor:
     return torch.einsum("rq,rp,qpn->rn", weight, weight, near).log()
 
 
-def ln_student(
-    parts: Sequence[Tensor], scales: Sequence[Tensor], nu: Tensor, contrasts: int, ln_scale: Tensor
-) -> Tensor:
-    """Σ_axis ln t_ν,m of sums of squares D, for several scales at once: (run, node, …).
+def ln_student(squares: Tensor, scales: Tensor, nu: Tensor, contrasts: int) -> Tensor:
+    """Σ_axis ln t_ν,m(squares; scale) of squares (run, axis, …), ν (run, 1, 1) and scales (run, node, axis): (run, node, …)."""
+    logarithm, _ = ln_products([squares], [1 / (nu * scales)])
+    return of_products(logarithm, nu, contrasts, contrasts * scales.log().sum(-1), scales.shape[-1])
 
-    D has a part or more, each with scales of its own: D/v = Σ_part squares/scale.
 
-    Args:
-        parts: squares of every part (run, axis, …).
-        scales: of every part (run, node, axis).
-        nu: ν (run, 1, 1).
-        contrasts: m.
-        ln_scale: Σ_axis ln of the product of the m scales of all contrasts (run, node).
+def of_products(logarithm: Tensor, nu: Tensor, contrasts: int, ln_scale: Tensor, n_axes: int) -> Tensor:
+    """Σ_axis ln t_ν,m from Σ_axis ln(1 + D/νv), (run, node, …), which is used up.
+
+    ``ln_scale`` is Σ_axis ln of the product of the m scales of all contrasts (run, node).
     """
-    factors = [1 / (nu * scale) for scale in scales]
+    one = torch.lgamma((nu + contrasts) / 2) - torch.lgamma(nu / 2) - 0.5 * contrasts * (nu * math.pi).log()
+    constant, power = n_axes * one[..., 0] - 0.5 * ln_scale, -0.5 * (nu + contrasts)[..., 0]
+    constant, power = (t.reshape(*t.shape, *(1,) * (logarithm.dim() - 2)) for t in (constant, power))
+    return (logarithm * power if logarithm.requires_grad else logarithm.mul_(power)).add_(constant)
+
+
+def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Σ_axis ln(1 + Σ_part square · factor) of all parts, and of all but the last, if there are: (run, node, …) each.
+
+    Squares are (run, axis, …) and factors (run, node, axis).
+    """
     ones = (1,) * (parts[0].dim() - 2)
     parts = [
         torch.minimum(part, (LARGEST / factor.amax(1)).reshape(*part.shape[:2], *ones))
@@ -133,44 +143,53 @@ def ln_student(
         for part, factor in zip(parts, factors, strict=True)
     ]
     # In place takes one pass over the memory instead of three, for one run and without a gradient.
-    in_place = len(nu) == 1 and not any(factor.requires_grad for factor in factors)
+    in_place = len(factors[0]) == 1 and not any(t.requires_grad for t in (*parts, *factors))
     groups = pieces(parts[0].shape[1], AXES_PER_LOGARITHM)
-    logarithm = reduce(
-        torch.add, [(_in_place if in_place else _product)(parts, factors, axes).log_() for axes in groups]
+    products = zip(*((_in_place if in_place else _products)(parts, factors, axes) for axes in groups), strict=True)
+    ln_all, ln_fewer = (
+        None if each[0] is None else reduce(torch.add, [t.log_() if in_place else t.log() for t in each])
+        for each in products
     )
-    one = torch.lgamma((nu + contrasts) / 2) - torch.lgamma(nu / 2) - 0.5 * contrasts * (nu * math.pi).log()
-    constant, power = factors[0].shape[-1] * one[..., 0] - 0.5 * ln_scale, -0.5 * (nu + contrasts)[..., 0]
-    constant, power = (t.reshape(*t.shape, *ones) for t in (constant, power))
-    return (logarithm.mul_(power) if in_place else logarithm * power).add_(constant)
+    assert ln_all is not None
+    return ln_all, ln_fewer
 
 
-def _product(parts: Sequence[Tensor], factors: Sequence[Tensor], axes: slice) -> Tensor:
-    """∏_axis (1 + Σ_part square · factor) of squares (run, axis, …) and factors (run, node, axis): (run, node, …)."""
+def _products(parts: Sequence[Tensor], factors: Sequence[Tensor], axes: slice) -> tuple[Tensor, Tensor | None]:
+    """∏_axis (1 + Σ_part square · factor) of all parts, and of all but the last, over some axes."""
     ones = (1,) * (parts[0].dim() - 2)
-    squares = [part[:, None, axes].unbind(2) for part in parts]
-    rates = [factor[..., axes].reshape(*factor.shape[:2], -1, *ones).unbind(2) for factor in factors]
-    of_parts = [[a * b for a, b in zip(square, rate, strict=True)] for square, rate in zip(squares, rates, strict=True)]
-    return reduce(torch.mul, [1 + reduce(torch.add, terms) for terms in zip(*of_parts, strict=True)])
+    of_all, of_fewer = [], []
+    for axis in range(axes.start, axes.stop):
+        rates = (factor[..., axis].reshape(*factor.shape[:2], *ones) for factor in factors)
+        *fewer, last = (part[:, None, axis] * rate for part, rate in zip(parts, rates, strict=True))
+        if fewer:
+            of_fewer.append(1 + reduce(torch.add, fewer))
+        of_all.append(of_fewer[-1] + last if fewer else 1 + last)
+    return reduce(torch.mul, of_all), reduce(torch.mul, of_fewer) if of_fewer else None
 
 
-def _in_place(parts: Sequence[Tensor], factors: Sequence[Tensor], axes: slice) -> Tensor:
+def _in_place(parts: Sequence[Tensor], factors: Sequence[Tensor], axes: slice) -> tuple[Tensor, Tensor | None]:
     """The same for one run and without a gradient."""
-    shape = torch.broadcast_shapes(*(part.shape[2:] for part in parts))
-    (first, *others), rates = [part[:, axes].unbind(1) for part in parts], [f[0, :, axes].tolist() for f in factors]
-    product, term = (_empty(parts[0], 1, nodes, *shape) for nodes in (factors[0].shape[1], 1))
-    for axis in range(len(first)):
-        for node, row in enumerate(product.unbind(1)):
-            rate, *other_rates = (of_part[node][axis] for of_part in rates)
-            if axis > 0 and not others:
-                row.addcmul_(row, first[axis], value=rate)
-                continue
-            here = row if axis == 0 else term[:, 0]
-            so_far = torch.mul(first[axis], rate, out=None if others else here).add_(1.0)
-            for square, other_rate in zip(others, other_rates, strict=True):
-                so_far = torch.add(so_far, square[axis], alpha=other_rate, out=here)
-            if axis > 0:
-                row.mul_(here)
-    return product
+    *fewer, last = (part.unbind(1) for part in parts)
+    first, *between, rates = (
+        factor[0].T.tolist() for factor in (factors[0], *factors[1:-1], factors[-1])
+    )  # [axis][node]
+    nodes, shape = factors[0].shape[1], np.broadcast_shapes(*(part.shape[2:] for part in parts))
+    of_all, term = _empty(parts[0], 1, nodes, *shape).fill_(1.0), _empty(parts[0], 1, *shape)
+    if not fewer:
+        for axis in range(axes.start, axes.stop):
+            for row, rate in zip(of_all.unbind(1), rates[axis], strict=True):
+                row.addcmul_(row, last[axis], value=rate)
+        return of_all, None
+    shape = np.broadcast_shapes(*(part.shape[2:] for part in parts[:-1]))
+    of_fewer, of_term = _empty(parts[0], 1, nodes, *shape).fill_(1.0), _empty(parts[0], 1, *shape)
+    for axis in range(axes.start, axes.stop):
+        for node, (row, row_of_fewer) in enumerate(zip(of_all.unbind(1), of_fewer.unbind(1), strict=True)):
+            so_far = torch.mul(fewer[0][axis], first[axis][node], out=None if between else of_term).add_(1.0)
+            for part, rate in zip(fewer[1:], between, strict=True):
+                so_far = torch.add(so_far, part[axis], alpha=rate[axis][node], out=of_term)
+            row_of_fewer.mul_(so_far)
+            row.mul_(torch.add(so_far, last[axis], alpha=rates[axis][node], out=term))
+    return of_all, of_fewer
 
 
 def _empty(like: Tensor, *shape: int) -> Tensor:
