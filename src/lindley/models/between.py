@@ -367,7 +367,7 @@ def _not_below(bound: Tensor, some: Tensor, a: Tensor, c: Tensor) -> Tensor:
     """``some`` of the sums (run, traces, refs), less those that are certainly below a bound."""
     left = some.clone()
     for t in TEMPERATURES:
-        _, rows, columns = (index.unique() for index in left.nonzero(as_tuple=True))
+        rows, columns = (left.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
         if len(rows):
             corner = (slice(None), rows[:, None], columns)
             left[corner] &= _ln_product(a[:, rows] * t, c[:, columns] * t)[0] / t >= bound[corner]

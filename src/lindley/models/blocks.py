@@ -23,7 +23,8 @@ from torch import Tensor
 
 __all__ = ["at_a_time", "one_thread", "or_stop", "pieces", "room", "side_by_side", "workspace"]
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 ON_GPU = 1 << 24
 """Numbers of a block on a GPU: 128 MiB in double precision."""

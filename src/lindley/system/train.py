@@ -173,7 +173,9 @@ def fit_table(
     materials = [
         Material(learn, others, pairs, own, table.name),
         *(
-            Material(_replicate(table, seen, name.kind.halves, again), others, None, run_seed(seed, run), table.name)
+            Material(
+                _replicate(table, seen, name.kind.halves, again), others, None, run_seed(seed, run), table.name, True
+            )
             for run in range(1, replicates + 1)
         ),
     ]

@@ -36,6 +36,7 @@ from lindley.models.robust.folds import (
     ln_lr_held_out,
     ln_parts_held_out,
     model_of,
+    stabilised,
 )
 from lindley.models.robust.model import MATES, Robust
 from lindley.models.robust.population import ln_kernel_sum, ln_population
@@ -178,8 +179,8 @@ def test_runs_of_other_numbers_of_axes_change_nothing() -> None:
     sources = Sources.of(parts[0].values, parts[0].source)
     few, many = (Shrinkage(components=True, axes=n) for n in (4, 8))
     scalars, related = START.expand(2, -1), PRIOR_RELATED / PRIOR_PAIRS
-    both = model_of([sources, sources], scalars, related, [few, many])
-    alone = model_of([sources], scalars[:1], related, [few])
+    both = model_of([stabilised(sources)] * 2, scalars, related, [few, many])
+    alone = model_of([stabilised(sources)], scalars[:1], related, [few])
     trace, ref = (torch.from_numpy(side.mean)[None] for side in (tests[0].trace, tests[0].ref))
     torch.testing.assert_close(take_runs(both, [0]).ln_lr(trace, ref), alone.ln_lr(trace, ref), rtol=1e-6, atol=1e-6)
 

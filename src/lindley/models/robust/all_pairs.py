@@ -14,15 +14,16 @@ from lindley.models.robust.tails import LN_SCATTER, ln_sum
 
 if TYPE_CHECKING:
     from lindley.models.robust.model import Items, Robust, View
+    from lindley.models.robust.population import Half
 
 __all__ = ["all_pairs", "over_views"]
 
 BLOCK = 5 << 16
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
-OUTER = 1 << 18
-"""Pairs whose kernels are summed over at a time, for each scatter: 512 traces and 512 refs."""
-WORKSPACE = 12
-"""Times the size of a block that is kept for what is computed on the way."""
+REFS = 1024
+"""Refs whose kernels are summed over at a time."""
+WORK_PER_FEATURE, WORK_PER_SCATTER = 12, 8
+"""Numbers per pair that are kept at hand for what is computed on the way."""
 LEAST_WEIGHT = math.log(1e-9)
 """A view of an item that is less probable than that is left out where many pairs are scored."""
 
@@ -59,34 +60,37 @@ def _worth_a_look(view: View, ln_p: Tensor) -> Tensor:
     return torch.nonzero(view.ln_joint[0] - ln_p[0] > LEAST_WEIGHT)[:, 0]
 
 
+@torch.no_grad()
 def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
-    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, by a model of one run: (1, traces, refs) each.
+    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, by a model of one run: (1, traces, refs) each, without a gradient.
 
-    Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is done in small ones.
+    Kernels are summed over for some traces and many refs at a time, as what belongs to an item alone is little then; the rest
+    is done for some refs at a time.
     """
-    edge = math.isqrt(at_a_time(BLOCK, x.mean) // model.directions.shape[1])
-    n_x, n_y, number = x.mean.shape[1], y.mean.shape[1], x.number + y.number
-    # Nine large blocks at least, if they are not too small for that: work for some threads.
-    outer_edge = min(math.isqrt(at_a_time(OUTER, x.mean)), max(edge, math.ceil(max(n_x, n_y) / 3)))
+    n_x, n_y, number, n_features = x.mean.shape[1], y.mean.shape[1], x.number + y.number, model.directions.shape[1]
+    scatters = len(LN_SCATTER) if number == 2 else len(LN_SCATTER) ** 2
+    edge = math.isqrt(at_a_time(BLOCK, x.mean) // max(n_features, scatters))
+    errors = [math.exp(u) * model.var_within / number for u in LN_SCATTER]
     ln_h1, ln_h2 = (x.mean.new_empty((1, n_x, n_y)) for _ in range(2))
+    free: list[Tensor] = []  # memory that no thread uses now
 
-    def block(corner: tuple[slice, slice]) -> None:
-        rows, columns = corner
-        some_x, some_y = x.map(lambda t: t[:, rows]), y.map(lambda t: t[:, columns])
-        density = partial(model.population.ln_density_between, some_x.mean, some_y.mean, x.number / number)
-        ln_f = torch.stack([density(math.exp(u) * model.var_within / number) for u in LN_SCATTER], 1)
-        memory = x.mean.new_empty(WORKSPACE * edge**2 * model.directions.shape[1])
-        for i in pieces(some_x.mean.shape[1], edge):
-            for j in pieces(some_y.mean.shape[1], edge):
-                here_x, here_y = some_x.map(lambda t: t[:, i, None]), some_y.map(lambda t: t[:, None, j])
-                here = slice(None), _inside(rows, i), _inside(columns, j)
-                with workspace(memory):
-                    ln_h1[here], ln_h2[here] = model.ln_pair(here_x, here_y, ln_f[:, :, i, j])
+    def half(items: Items, some: slice, error: Tensor) -> Half:
+        return model.population.half(items.mean[:, some] * (items.number / number), error)
 
-    side_by_side(block, [(i, j) for i in pieces(n_x, outer_edge) for j in pieces(n_y, outer_edge)], x.mean)
+    def some_traces(columns: slice, of_y: list[Half], rows: slice) -> None:
+        of_x = [half(x, rows, error) for error in errors]
+        ln_f = torch.stack([model.population.ln_density_between(*both) for both in zip(of_x, of_y, strict=True)], 1)
+        here_x = x.map(lambda t: t[:, rows, None])
+        size = (WORK_PER_FEATURE * n_features + WORK_PER_SCATTER * scatters) * min(edge, n_x) * min(edge, n_y)
+        memory = free.pop() if free else x.mean.new_empty(size)
+        for j in pieces(columns.stop - columns.start, edge):
+            refs = slice(columns.start + j.start, columns.start + j.stop)
+            here_y = y.map(lambda t, refs=refs: t[:, None, refs])  # type: ignore[misc]
+            with workspace(memory):
+                ln_h1[:, rows, refs], ln_h2[:, rows, refs] = model.ln_pair(here_x, here_y, ln_f[..., j])
+        free.append(memory)
+
+    for columns in pieces(n_y, max(edge, at_a_time(REFS, x.mean))):
+        of_y = side_by_side(partial(half, y, columns), errors, x.mean)
+        side_by_side(partial(some_traces, columns, of_y), pieces(n_x, edge), x.mean)
     return ln_h1, ln_h2
-
-
-def _inside(outer: slice, inner: slice) -> slice:
-    """A piece of a piece."""
-    return slice(outer.start + inner.start, outer.start + inner.stop)

@@ -215,8 +215,9 @@ def _student_scatter(contrasts: Floats, owner: NDArray[np.intp], least: float) -
 
 def _squared(rows: Floats, scatter: Floats) -> Floats:
     """xᵀ S⁻¹ x of every row."""
-    whitened = scipy.linalg.solve_triangular(scipy.linalg.cholesky(scatter, lower=True), rows.T, lower=True)
-    result: Floats = (whitened**2).sum(axis=0)
+    root = scipy.linalg.cholesky(scatter, lower=True, check_finite=False)
+    whitened = scipy.linalg.solve_triangular(root, rows.T, lower=True, check_finite=False)
+    result: Floats = np.einsum("ij,ij->j", whitened, whitened)
     return result
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "ln_parts_held_out",
     "ln_prior",
     "model_of",
+    "stabilised",
 ]
 
 
@@ -190,11 +191,17 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
-def model_of(parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, shrinkages: Sequence[Shrinkage]) -> Robust:
-    """Basis and kernels of every set of sources, with its scalars (set, scalar), relatedness and shrinkage."""
-    stabilisers = [fit_stabiliser(sources) for sources in parts]
-    even = [s(torch.from_numpy(sources.values)[None])[0].numpy() for s, sources in zip(stabilisers, parts, strict=True)]
-    parts = [replace(sources, values=values) for sources, values in zip(parts, even, strict=True)]
+def stabilised(sources: Sources) -> tuple[Stabiliser, Sources]:
+    """How the features of some sources are mapped to where they scatter evenly, and the sources there."""
+    stabiliser = fit_stabiliser(sources)
+    return stabiliser, replace(sources, values=stabiliser(torch.from_numpy(sources.values)[None])[0].numpy())
+
+
+def model_of(
+    known: Sequence[tuple[Stabiliser, Sources]], theta: Tensor, relatedness: Tensor, shrinkages: Sequence[Shrinkage]
+) -> Robust:
+    """Basis and kernels of every set of sources, `stabilised`, with its scalars (set, scalar), relatedness and shrinkage."""
+    stabilisers, parts = zip(*known, strict=True)
     bases = [fit_eigenbasis(sources, shrinkage) for sources, shrinkage in zip(parts, shrinkages, strict=True)]
     kernels = [
         basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
@@ -238,7 +245,7 @@ class Folds:
             if len(inside) < 2 or (inside.count > 1).sum() < 1:
                 continue  # no pairs of both kinds
             self.own.append(inside.take(_even(len(inside), MOST_SOURCES)))
-            self.others.append(sources.take(np.flatnonzero(fold != k)))
+            self.others.append(stabilised(sources.take(np.flatnonzero(fold != k))))
         if len(self.own) < 2:
             raise LindleyError(
                 f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
@@ -309,16 +316,19 @@ def _chances(importance: Floats, expected: float) -> Floats:
 
 
 def _stack(model: Robust, own: Sequence[Sources], drawn: Sequence[tuple[Index, Floats]]) -> HeldOut:
-    n_instances = max(len(sources.values) for sources in own)
+    used = [
+        np.unique(p[:, :2], return_inverse=True) for p, _ in drawn
+    ]  # the instances of a fold, and their new numbers
+    n_instances = max(len(rows) for rows, _ in used)
     n_pairs = max(len(p) for p, _ in drawn)
     instances = torch.zeros((len(drawn), n_instances, model.projection.shape[-1]), dtype=torch.float64)
     pairs = torch.zeros((len(drawn), n_pairs, 3), dtype=torch.int64)
     weight = torch.zeros((len(drawn), n_pairs), dtype=torch.float64)
     for i, (sources, (p, w)) in enumerate(zip(own, drawn, strict=True)):
-        values = torch.from_numpy(sources.values)[None]
+        rows, number = used[i]
         with torch.inference_mode():
-            instances[i, : values.shape[1]] = take_runs(model, [i]).project(values)[0]
-        pairs[i, : len(p)] = torch.from_numpy(p)
+            instances[i, : len(rows)] = take_runs(model, [i]).project(torch.from_numpy(sources.values[rows])[None])[0]
+        pairs[i, : len(p)] = torch.from_numpy(np.column_stack([number.reshape(-1, 2), p[:, 2]]))
         weight[i, : len(p)] = torch.from_numpy(w)
     n_different = torch.tensor([math.comb(len(sources), 2) for sources in own], dtype=torch.float64)
     return HeldOut(model, instances, pairs[..., 0], pairs[..., 1], pairs[..., 2].bool(), weight, n_different)

@@ -430,8 +430,9 @@ class Robust:
         var = torch.cat([j * self.population.var for j in BATCH_SCALES], 1)  # (run, scale, axis)
         if x.ln_tau is None and y.ln_tau is None:
             return ln_student(apart2, w * (1 / x.number + 1 / y.number) + var, nu, 1)
-        of_x, of_y = ((1.0 if side.ln_tau is None else side.ln_tau.exp()) / side.number for side in (x, y))
-        within = (of_x + of_y)[:, None].expand(-1, w.shape[-1], *[-1] * (apart2.dim() - 2))
+        taus = [torch.zeros_like(side.ln_p) if side.ln_tau is None else side.ln_tau for side in (x, y)]
+        within = taus[0].exp() / x.number + taus[1].exp() / y.number
+        within = within[:, None].expand(-1, w.shape[-1], *[-1] * (apart2.dim() - 2))
         # With the variance v = (1 + τ w/jλ) jλ of δ, the density is ∏ v^ν/2 (v + δ²/ν)^−(ν+1)/2, up to a constant.
         ln_total, ln_var = ln_products([within, apart2], [w / var, 1 / (nu * var)])
         assert ln_var is not None

@@ -27,7 +27,7 @@ from torch import Tensor
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
 from lindley.models.blocks import at_a_time
 
-__all__ = ["FREEDOM", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
+__all__ = ["FREEDOM", "Half", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
 
 FREEDOM = 3.0
 """Degrees of freedom of the background: of one source in seven the variance is above 4, of one in 700 above 100."""
@@ -39,6 +39,16 @@ LEAST_EXPONENT = -80.0
 """Terms below e^−80 of the largest count as that much: single precision has no room for less."""
 TERMS = 1 << 22
 """Kernel terms held at a time when points are looked up: 32 MiB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """x or y of points x + y, with what belongs to it alone where a population is looked up at all of them."""
+
+    points: Tensor  # (run, items, axis)
+    error: Tensor  # variance of x + y (run, 1, axis)
+    ln_most: Tensor  # the largest exponent of a kernel (run, items)
+    products: Tensor  # e^exponent of every kernel in units of the largest (run, items, kernel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,46 +78,53 @@ class Population:
         kernels = torch.logsumexp(exponent, -1) - 0.5 * (points**2 / total + total.log() + LN_2PI).sum(-1)
         return self._mixture(kernels, ln_background(points, self.var + error))
 
-    def ln_density_between(self, x: Tensor, y: Tensor, share: float, error: Tensor) -> Tensor:
-        """ln f at ``share`` · x + (1 − share) · y of all pairs, (run, traces, refs), by matrix products."""
-        x, y = share * x, (1 - share) * y
-        broad, pair, a, c = self._between(x, y, error)
-        if any(t.requires_grad for t in (broad, pair, a, c)):
-            return _ln_mixture(broad, pair, a, c)
-        a_max, c_max = (t.amax(-1, keepdim=True) for t in (a, c))
-        ln_ratio = (
-            pair.add_(a_max).add_(c_max.mT).sub_(broad)
-        )  # of kernels and background, if all products below were one
-        far = ln_ratio > MOST_RATIO if float(ln_ratio.amax()) > MOST_RATIO else None
-        products = (a - a_max).exp_() @ (c - c_max).exp_().mT
-        found = broad.add_(products.mul_(ln_ratio.clamp_max_(MOST_RATIO).exp_()).log1p_())
-        if far is not None:
-            i, j = (far.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
-            found[:, i[:, None], j] = _ln_mixture(*self._between(x[:, i], y[:, j], error))
-        return found
+    def half(self, points: Tensor, error: Tensor) -> Half:
+        """One half of points x + y that are seen with an error of variance ``error``: x or y (run, items, axis)."""
+        exponents = self._exponents(points, error)
+        ln_most = exponents.amax(-1, keepdim=True)
+        return Half(points, error, ln_most[..., 0], exponents.sub_(ln_most).exp_())
 
-    def _between(self, x: Tensor, y: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """ln of the background at x + y of all pairs; and b_ij, a_ik and c_jk of the kernels, ln Σ_k exp(b_ij + a_ik + c_jk)."""
-        total = self.var + error
-        squares = coupled(2 * x / total, y, (x**2 / total).sum(-1), (y**2 / total).sum(-1))
-        broad = _ln_student(squares.clamp_min_(0.0), total).add_(self.background.log())
+    def _exponents(self, points: Tensor, error: Tensor) -> Tensor:
+        """a_ik of a half (run, items, kernel): ln Σ_k exp(a_ik + a_jk) of two halves is the sum over kernels."""
         shift, var = self.kernels()
         total, centres = var + error, shift * self.centres
-        rows = torch.log1p(-self.background[..., 0]) - 0.5 * (x**2 / total + total.log() + LN_2PI).sum(-1)
-        pair = coupled(-x / total, y, rows, -0.5 * (y**2 / total).sum(-1))
-        own = 0.5 * (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[..., None, :]
-        a, c = (torch.baddbmm(own, side / total, centres.mT) for side in (x, y))
-        return broad, pair, a, c
+        own = 0.5 * (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[:, None]
+        return torch.baddbmm(own, points / total, centres.mT)
+
+    def ln_density_between(self, x: Half, y: Half) -> Tensor:
+        """ln f at x + y of all pairs of halves, (run, traces, refs), by matrix products; without a gradient."""
+        total = self.var + x.error
+        squares = coupled(2 * x.points / total, y.points, *((half.points**2 / total).sum(-1) for half in (x, y)))
+        broad = _ln_student(squares.clamp_min_(0.0), total).add_(self.background.log())
+        # ln of kernels over background, if the sum of products over the kernels were one.
+        ln_ratio = self._ln_apart(x.points, y.points, x.error, x.ln_most, y.ln_most).sub_(broad)
+        far = ln_ratio > MOST_RATIO if float(ln_ratio.amax()) > MOST_RATIO else None
+        ratio = ln_ratio.clamp_max_(MOST_RATIO).exp_().mul_(x.products @ y.products.mT)
+        if far is None:
+            return broad.add_(ratio.log1p_())
+        i, j = (far.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
+        corner = slice(None), i[:, None], j
+        points, background = (x.points[:, i], y.points[:, j]), broad[corner]
+        pair = self._ln_apart(*points, x.error)
+        a, c = (self._exponents(each, x.error) for each in points)
+        kernels = pair + ln_sum_of_products(a, c, background - pair - NEGLIGIBLE)
+        found = broad.add_(ratio.log1p_())
+        found[corner] = torch.logaddexp(background, kernels)
+        return found
+
+    def _ln_apart(
+        self, x: Tensor, y: Tensor, error: Tensor, of_x: Tensor | float = 0.0, of_y: Tensor | float = 0.0
+    ) -> Tensor:
+        """ln of the kernels' part at x + y without the sum over kernels, plus ``of_x`` and ``of_y``: (run, traces, refs)."""
+        total = self.kernels()[1] + error
+        constant = torch.log1p(-self.background[..., 0]) - 0.5 * (total.log() + LN_2PI).sum(-1)
+        rows, columns = (of - 0.5 * (points**2 / total).sum(-1) for points, of in ((x, of_x), (y, of_y)))
+        return coupled(-x / total, y, rows + constant, columns)
 
     def _mixture(self, kernels: Tensor, broad: Tensor) -> Tensor:
         """ln[(1 − π) e^kernels + π e^broad] of parts (run, …), which are used up."""
         pi = self.background.reshape(-1, *(1,) * (broad.dim() - 1))
         return torch.logaddexp(kernels.add_(torch.log1p(-pi)), broad.add_(pi.log()))
-
-
-def _ln_mixture(broad: Tensor, pair: Tensor, a: Tensor, c: Tensor) -> Tensor:
-    """ln(e^broad + Σ_k exp(b_ij + a_ik + c_jk)) of what `Population._between` gives, whatever underflows."""
-    return torch.logaddexp(broad, pair + ln_sum_of_products(a, c, (broad - pair).detach() - NEGLIGIBLE))
 
 
 def ln_background(points: Tensor, total: Tensor) -> Tensor:
@@ -137,11 +154,13 @@ class _LnKernelSum(torch.autograd.Function):
             torch.empty_like(points),
             points.new_empty(points.shape[:2]),
         )
+        exponent = points.new_empty((points.shape[1], centres.shape[1]))
+        terms = torch.empty_like(exponent, dtype=torch.float32)
         for i in range(len(points)):
             x, mu = points[i] * var[i].rsqrt(), shift[i] * centres[i] * var[i].rsqrt()
-            exponent = torch.addmm(ln_weights[i] - 0.5 * (mu**2).sum(-1), x, mu.T)
+            torch.addmm(ln_weights[i] - 0.5 * (mu**2).sum(-1), x, mu.T, out=exponent)
             top = exponent.amax(1, keepdim=True)
-            terms = exponent.sub_(top).float().clamp_min_(LEAST_EXPONENT).exp_()
+            terms.copy_(exponent.sub_(top)).clamp_min_(LEAST_EXPONENT).exp_()
             moments = terms @ torch.cat([torch.ones_like(mu[:, :1]), mu, mu**2], 1).float()
             total = moments[:, :1].double()
             first, second = moments[:, 1 : n_axes + 1] / total, moments[:, n_axes + 1 :] / total

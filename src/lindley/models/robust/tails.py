@@ -304,7 +304,7 @@ class SharedTail:
         gain = gain * (first_of_equals[:, None] - torch.eye(len(number), dtype=own.dtype, device=own.device))
         tables = torch.cat([gain, share[:, None], (1 + k0 * length2).rsqrt()[:, None]], 1)
         looked_up = torch.bmm(tables, worst, out=room(len(own), len(number) + 2, own.shape[-1]))
-        gain, its_share, its_weight = looked_up.split([len(number), 1, 1], 1)
+        gain, its_share, its_weight = looked_up[:, :-2], looked_up[:, -2:-1], looked_up[:, -1:]
         memory, more = room(*own.shape), room(*own.shape)
         with torch.no_grad():
             second = torch.addcmul(torch.sub(of_zeros, worst, out=memory), others, gain, out=more)
