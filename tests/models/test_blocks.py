@@ -14,7 +14,7 @@ from tests.models.robust.simulate import items, make
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_change_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lindley.models.robust.model.BLOCK", 60)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.BLOCK", 60)
     model = make(3, 2, 5)
     trace, ref = items(model, 13, 1), items(model, 11, 2)
     before = torch.get_num_threads()

@@ -348,31 +348,45 @@ def _factors(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tenso
 def ln_sum_of_products(a: Tensor, c: Tensor, negligible: Tensor | None = None) -> Tensor:
     """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel): a matrix product, exact where it underflows.
 
-    A sum that is certainly below ``negligible`` (run, traces, refs) may come out as −inf. As Σ z ≤ (Σ zᵗ)^(1/t) for
-    positive z and t < 1, a product at a higher temperature bounds a sum that underflowed.
+    A sum that is certainly below ``negligible`` (run, traces, refs) may come out as anything below it. A sum that underflowed
+    is below its floor; and as Σ z ≤ (Σ zᵗ)^(1/t) for positive z and t < 1, below what a product at a higher temperature gives.
     """
     ln_sum, lost = _ln_product(a, c)
-    if negligible is not None and bool(lost.any()):
+    if negligible is not None:
         with torch.no_grad():
-            hopeless = torch.zeros_like(lost)
-            for t in TEMPERATURES:
-                if bool((lost & ~hopeless).any()):
-                    hopeless |= lost & (_ln_product(a * t, c * t)[0] / t < negligible)
-        ln_sum = torch.where(hopeless, -torch.inf, ln_sum)
-        lost = lost & ~hopeless
+            lost &= ln_sum >= negligible
+            if not len(lost.nonzero()):
+                return ln_sum
+            matters = _not_below(negligible, lost, a, c)
+        ln_sum = torch.where(lost & ~matters, -torch.inf, ln_sum)
+        lost = matters
     return _redo(ln_sum, lost, a, c)
+
+
+def _not_below(bound: Tensor, some: Tensor, a: Tensor, c: Tensor) -> Tensor:
+    """``some`` of the sums (run, traces, refs), less those that are certainly below a bound."""
+    left = some.clone()
+    for t in TEMPERATURES:
+        rows, columns = (left.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
+        if len(rows):
+            corner = (slice(None), rows[:, None], columns)
+            left[corner] &= _ln_product(a[:, rows] * t, c[:, columns] * t)[0] / t >= bound[corner]
+    return left
 
 
 def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel), and where it underflowed."""
     a_max, c_max = a.amax(-1, keepdim=True).detach(), c.amax(-1, keepdim=True).detach()
-    return _ln_scaled(torch.exp(a - a_max) @ torch.exp(c - c_max).mT, a_max, c_max)
+    return _ln_scaled((a - a_max).exp_() @ (c - c_max).exp_().mT, a_max, c_max)
 
 
 def _ln_scaled(total: Tensor, a_max: Tensor, c_max: Tensor) -> tuple[Tensor, Tensor]:
     """ln of sums (run, traces, refs) that were scaled by their rows' and columns' maxima, and where they underflowed."""
     least = UNDERFLOW if total.dtype == torch.float64 else SINGLE_UNDERFLOW
-    return total.clamp_min(least).log() + a_max + c_max.mT, total < least
+    lost = total < least
+    if total.requires_grad:
+        return total.clamp_min(least).log() + a_max + c_max.mT, lost
+    return total.clamp_min_(least).log_().add_(a_max).add_(c_max.mT), lost
 
 
 def _redo(ln_sum: Tensor, lost: Tensor, a: Tensor, c: Tensor) -> Tensor:

@@ -10,19 +10,21 @@ wait for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import pairwise
-from threading import Event
+from threading import Event, local
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_a_time", "one_thread", "or_stop", "pieces", "side_by_side"]
+__all__ = ["at_a_time", "one_thread", "or_stop", "pieces", "room", "side_by_side", "workspace"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 ON_GPU = 1 << 24
 """Numbers of a block on a GPU: 128 MiB in double precision."""
@@ -44,6 +46,40 @@ def pieces(n: int, size: int) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(edges)]
 
 
+class _Lent(local):
+    """Memory that a thread uses again and again, and how much of it is in use."""
+
+    memory: Tensor | None = None
+    used: int = 0
+
+
+_LENT = _Lent()
+
+
+@contextmanager
+def workspace(memory: Tensor | None) -> Iterator[None]:
+    """Inside of it, `room` lends parts of a vector: for one block after the other.
+
+    Memory that is asked for anew comes from the system page by page, which can take longer than what is computed in it.
+    """
+    before = _LENT.memory, _LENT.used
+    _LENT.memory, _LENT.used = memory, 0
+    try:
+        yield
+    finally:
+        _LENT.memory, _LENT.used = before
+
+
+def room(*shape: int) -> Tensor | None:
+    """For ``out=``: a tensor to write into, until the `workspace` ends. None outside of one, and where it is full."""
+    size = math.prod(shape)
+    if _LENT.memory is None or _LENT.used + size > len(_LENT.memory):
+        return None
+    part = _LENT.memory[_LENT.used : _LENT.used + size]
+    _LENT.used += size
+    return part.view(shape)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """torch on one thread, for the time being."""
@@ -55,7 +91,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def side_by_side(function: Callable[[T], Tensor], arguments: Sequence[T], where: Tensor) -> list[Tensor]:
+def side_by_side(function: Callable[[T], R], arguments: Sequence[T], where: Tensor) -> list[R]:
     """``function`` of every argument, on as many threads as torch may use.
 
     With a gradient, or if ``where`` is on a GPU, they are computed one by one: a GPU is handed its work from one thread.
@@ -65,7 +101,7 @@ def side_by_side(function: Callable[[T], Tensor], arguments: Sequence[T], where:
         return [function(argument) for argument in arguments]
     inference = torch.is_inference_mode_enabled()
 
-    def alone(argument: T) -> Tensor:
+    def alone(argument: T) -> R:
         with torch.inference_mode(inference), torch.no_grad():
             return function(argument)
 

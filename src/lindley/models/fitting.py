@@ -1,6 +1,6 @@
 """How models are fitted: each kind has a function that takes a `Task` and gives what was `Fitted`.
 
-All runs of a task are fitted at once: the splits of an experiment, the replicates of a bootstrap, or a single table.
+All runs of a task are fitted at once: the splits of an experiment, or a single table and replicates of it.
 `Sources` are their instances in the form that estimates are made from, `History` is what happened during a training.
 """
 
@@ -143,6 +143,8 @@ class Task:
         watched: pairs that the history of a training follows axis by axis; None for the default.
         threads: runs that are fitted side by side, as many as torch may use unless given; they change no number.
         progress: is told what is done.
+        replicates: of the runs, the last so many learn from draws of the sources of the first run. They tell how sure it is,
+            and may start from what was found for it.
     """
 
     learn: Sequence[Part]
@@ -154,6 +156,7 @@ class Task:
     watched: int | None = None
     threads: int | None = None
     progress: Progress = silent
+    replicates: int = 0
 
     def count(self, runs: int) -> None:
         """Tell that so many runs are done, where they are fitted one after the other."""

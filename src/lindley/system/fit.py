@@ -48,6 +48,7 @@ class Material:
     pairs: Part | None  # to calibrate on: of the unseen sources, or else of those to learn from, held out in turns
     seed: int
     where: str = "the sources to fit on"  # for messages
+    is_replicate: bool = False  # learns from a draw of the sources of the first run; replicates come last
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class _Family:
                 watched=settings.watched,
                 threads=settings.threads,
                 progress=settings.progress,
+                replicates=sum(each.is_replicate for each in self.materials),
             )
         )
         system = System(

@@ -200,7 +200,7 @@ def fit_table(
     materials = [Material(learn, others, pairs, own, table.name)]
     for run in range(1, replicates + 1):
         part, pairs = _replicate(table, to_learn, seen, unseen, name, instances, again)
-        materials.append(Material(part, others, pairs, run_seed(seed, run), table.name))
+        materials.append(Material(part, others, pairs, run_seed(seed, run), table.name, True))
     materials = [_with_mates(each, mate_share(table, mates)) for each in materials]
     *_, stage = fit_family(name.family, materials, table, settings)
     return Trained(stage, kept, _how(name, table))

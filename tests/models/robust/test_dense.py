@@ -20,7 +20,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 @pytest.fixture(autouse=True)
 def _all_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """Views of items are left out where they are less probable than 1e-9: here none are."""
-    monkeypatch.setattr("lindley.models.robust.model.LEAST_WEIGHT", -math.inf)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.LEAST_WEIGHT", -math.inf)
 
 
 def pair_of(model: Robust, m: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -33,7 +33,7 @@ def test_all_pairs_equal_given_pairs(m: int, n: int, monkeypatch: pytest.MonkeyP
     ref[:, :4] = trace[:, :4, :1] + 0.05 * instances(model, 4, n, 3)
     found = torch.diagonal(model.ln_lr(*case(model, trace, ref)), dim1=1, dim2=2)
     torch.testing.assert_close(found, ln_lr(model, trace, ref), rtol=1e-9, atol=1e-7)  # views of 1e-9 are left out
-    monkeypatch.setattr("lindley.models.robust.model.LEAST_WEIGHT", -math.inf)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.LEAST_WEIGHT", -math.inf)
     found = torch.diagonal(model.ln_lr(*case(model, trace, ref)), dim1=1, dim2=2)
     torch.testing.assert_close(found, ln_lr(model, trace, ref), rtol=1e-9, atol=1e-9)
 
@@ -44,8 +44,8 @@ def test_blocks_of_pairs_change_nothing(m: int, n: int, monkeypatch: pytest.Monk
     some = 13 if m == 1 else 4
     sides = case(model, instances(model, some, m, 1), instances(model, some - 1, n, 2))
     whole, parts = model.ln_lr(*sides), model.ln_parts(*sides)
-    monkeypatch.setattr("lindley.models.robust.model.BLOCK", 30)
-    monkeypatch.setattr("lindley.models.robust.model.OUTER", 80)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.BLOCK", 30)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.OUTER", 80)
     monkeypatch.setattr("lindley.models.robust.population.TERMS", 20)
     torch.testing.assert_close(model.ln_lr(*sides), whole, rtol=1e-11, atol=1e-11)
     torch.testing.assert_close(model.ln_parts(*sides), parts, rtol=1e-11, atol=1e-11)

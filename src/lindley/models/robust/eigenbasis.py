@@ -195,7 +195,7 @@ def _centre_and_scatter(means: Floats, shrinkage: float) -> tuple[Floats, Floats
     for _ in range(ITERATIONS):
         centre = np.average(means, axis=0, weights=weight)
         deviations = means - centre
-        covariance = _regular((deviations * weight[:, None]).T @ deviations / (n - 1), diagonal)
+        covariance = _regular(_products(deviations, weight) / (n - 1), diagonal)
         new = np.minimum(1.0, FAR * p / np.maximum(_squared(deviations, covariance), 1e-300))
         change = np.abs(new - weight).max()
         weight = new
@@ -210,11 +210,11 @@ def _student_scatter(contrasts: Floats, owner: NDArray[np.intp], least: float) -
     _, source, count = np.unique(owner, return_inverse=True, return_counts=True)
     # Light shrinkage where measurements abound; most of the weight where there are fewer of them than features.
     shrinkage = least + (1 - least) * p / (p + freedom)
-    scatter = _regular(contrasts.T @ contrasts / freedom, shrinkage)
+    scatter = _regular(_products(contrasts, np.ones(freedom)) / freedom, shrinkage)
     for _ in range(ITERATIONS):
         squared = np.bincount(source, _squared(contrasts, scatter))
         weight = ((FREEDOM + count * p) / (FREEDOM + squared))[source]
-        new = _regular((contrasts * weight[:, None]).T @ contrasts / freedom, shrinkage)
+        new = _regular(_products(contrasts, weight) / freedom, shrinkage)
         change = np.abs(new - scatter).max() / np.abs(new).max()
         scatter = new
         if change < CONVERGED:
@@ -222,11 +222,21 @@ def _student_scatter(contrasts: Floats, owner: NDArray[np.intp], least: float) -
     return scatter
 
 
+# By torch, and not by NumPy: fits side by side have one of torch's threads each, and NumPy's would get in each other's way.
+
+
+def _products(rows: Floats, weight: Floats) -> Floats:
+    """Σ weight · x xᵀ over the rows x."""
+    of_rows = torch.from_numpy(rows)
+    found: Floats = ((of_rows * torch.from_numpy(weight)[:, None]).T @ of_rows).numpy()
+    return found
+
+
 def _squared(rows: Floats, scatter: Floats) -> Floats:
     """xᵀ S⁻¹ x of every row."""
-    whitened = scipy.linalg.solve_triangular(scipy.linalg.cholesky(scatter, lower=True), rows.T, lower=True)
-    result: Floats = (whitened**2).sum(axis=0)
-    return result
+    root = torch.linalg.cholesky(torch.from_numpy(scatter))
+    found: Floats = torch.linalg.solve_triangular(root, torch.from_numpy(rows).T, upper=False).square_().sum(0).numpy()
+    return found
 
 
 def _regular(covariance: Floats, shrinkage: float) -> Floats:

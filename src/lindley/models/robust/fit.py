@@ -10,6 +10,9 @@ number of axes are chosen by the same cost, with priors of the same kind: they m
 what they want. Each is the posterior mean over a few values. How often sources are related is learnt in between, from pairs of
 different sources (`folds.learn_relatedness`): Cllr hardly sees it.
 
+Replicates, which tell how sure a fit is, start where it ended and take its shrinkage. Their LRs scatter as much as those of
+fits from the usual start that choose a shrinkage anew.
+
 The scalars mean the same in all tables. So those of another table, of other features even, may be the centre of the prior:
 *pretraining*, in a model whose axes and kernels are not trained.
 """
@@ -22,6 +25,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -42,6 +46,7 @@ from lindley.models.robust.folds import (
     ln_parts_held_out,
     ln_prior,
     model_of,
+    stabilised,
 )
 from lindley.models.robust.model import Robust
 from lindley.table.scaling import Scaling
@@ -121,9 +126,13 @@ WITHIN, BETWEEN, AXES = (0.02, 0.1, 0.3, 0.6, 0.9), (0.03, 0.1, 0.3, 1.0, 3.0), 
 """What shrinkages and numbers of axes there are to choose from, by the held-out cost of the run."""
 SHRINKAGE_SD = 1.5
 """Of the normal priors of ln(within) and ln(between), around the usual ones."""
+OUT_OF_THE_QUESTION = 15.0
+"""Values that are e^15 times less probable than the best, and those beyond them, are not looked at."""
 FEW_FEATURES = 60
 """Up to so many, all axes are kept."""
 ALL_STEPS = 2 * STEPS + (2 * len(WITHIN) + len(BETWEEN)) * STEPS_OF_A_TRIAL
+STEPS_OF_A_REPLICATE = 15
+"""About as many as it takes from where the fit on all sources ended; for the progress."""
 MOST_THREADS = 4
 """Runs that are fitted side by side, at most: operations are short, and Python hands them out one at a time."""
 
@@ -134,7 +143,7 @@ def fit(task: Task) -> Fitted:
     Option: ``pretrain``, a `Table` of whatever features, whose scalars are the centre of the prior.
     """
     centre = _scalars_of(task.options["pretrain"]) if "pretrain" in task.options else START
-    fitted = fit_robust(task.learn, task.seeds, task.progress, centre, task.threads)
+    fitted = fit_robust(task.learn, task.seeds, task.progress, centre, task.threads, task.replicates)
     return Fitted(fitted.model, again=lambda run: lambda part: fitted.again([part], run))
 
 
@@ -167,6 +176,7 @@ def fit_robust(
     progress: Progress = silent,
     centre: Tensor = START,
     threads: int | None = None,
+    replicates: int = 0,
 ) -> FittedRobust:
     """The robust model of every run.
 
@@ -177,6 +187,7 @@ def fit_robust(
         centre: of the prior of the scalars (scalar,); those of another table, where there is one.
         threads: runs that are fitted side by side, as many as torch may use unless given, `MOST_THREADS` at most; they
             change no number.
+        replicates: of the runs, the last so many start from what is found for the first.
 
     Raises:
         LindleyError: if a run has too few sources with replicates.
@@ -184,23 +195,27 @@ def fit_robust(
     if len(parts) != len(seeds):
         raise ValueError(f"{len(parts)} runs got {len(seeds)} seeds")
     runs, mates = list(map(_sources, parts)), [part.mate_share for part in parts]
+    anew = len(runs) - replicates
+    steps = [ALL_STEPS] * anew + [STEPS_OF_A_REPLICATE] * replicates
     done, costs = [0] * len(runs), [0.0] * len(runs)
     stop = Event()
 
-    def one(run: int) -> _Found:
+    def one(run: int, start: _Found | None = None) -> _Found:
         def report(cost: float) -> None:
             if stop.is_set():
                 raise CancelledError
-            done[run], costs[run] = min(done[run] + 1, ALL_STEPS - 1), cost
-            at, mean = sum(done) // len(runs), sum(costs) / max(1, sum(c > 0 for c in costs))
+            done[run], costs[run] = min(done[run] + 1, steps[run] - 1), cost
+            share, mean = sum(done) / sum(steps), sum(costs) / max(1, sum(c > 0 for c in costs))
+            at = math.floor(ALL_STEPS * share)
             progress(f"step {at} of {ALL_STEPS}, held-out cost {mean:.4f}", at / ALL_STEPS)
 
-        found = _fit(runs[run], mates[run] or 0.0, np.random.default_rng((seeds[run], 6)), centre, report)
-        done[run] = ALL_STEPS
+        found = _fit(runs[run], mates[run] or 0.0, np.random.default_rng((seeds[run], 6)), centre, report, start)
+        done[run] = steps[run]
         return found
 
     side_by_side = min(MOST_THREADS, torch.get_num_threads() if threads is None else threads)
-    found = or_stop(one, len(runs), side_by_side, stop)
+    found = or_stop(one, anew, side_by_side, stop)
+    found += or_stop(lambda run: one(anew + run, found[0]), replicates, side_by_side, stop)
     scalars, relatedness = (torch.stack([getattr(f, name) for f in found]) for name in ("scalars", "relatedness"))
     shrinkage = tuple(f.shrinkage for f in found)
     if all(share is None for share in mates):
@@ -213,7 +228,7 @@ def fit_robust(
 def _made(
     runs: Sequence[Sources], scalars: Tensor, relatedness: Tensor, mates: Tensor, shrinkage: Sequence[Shrinkage]
 ) -> Robust:
-    model = model_of(runs, scalars, relatedness, mates, list(shrinkage))
+    model = model_of(list(map(stabilised, runs)), scalars, relatedness, mates, shrinkage)
     return model.map(lambda t: t.detach().contiguous())
 
 
@@ -232,23 +247,37 @@ class _Found:
     scalars: Tensor  # (scalar,)
     relatedness: Tensor  # (2, way)
     shrinkage: Shrinkage
+    inverse: Tensor  # of the Hessian, for a replicate to start with (scalar, scalar)
 
 
 def _fit(
-    sources: Sources, mates: float, rng: np.random.Generator, centre: Tensor, report: Callable[[float], None]
+    sources: Sources,
+    mates: float,
+    rng: np.random.Generator,
+    centre: Tensor,
+    report: Callable[[float], None],
+    start: _Found | None = None,
 ) -> _Found:
-    """Scalars at the usual shrinkage, then one number of the shrinkage after the other, and the scalars once more."""
+    """Scalars at the usual shrinkage, then one number of the shrinkage after the other, and the scalars once more.
+
+    From where another fit ended: the scalars, and once more with how often these sources are related.
+    """
     many = sources.values.shape[1] > FEW_FEATURES
-    usual = Shrinkage(components=many, axes=AXES[1] if many else None)
+    usual = Shrinkage(components=many, axes=AXES[1] if many else None) if start is None else start.shrinkage
     search = _Search(Folds(sources, mates, rng, usual), usual, centre, 1 / (2 * math.log(2) * len(sources)), report)
+    if start is not None:
+        search.theta, search.relatedness, search.inverse = start.scalars, start.relatedness, start.inverse
+        search.go_on(STEPS)
+        search.go_on(STEPS)
+        return search.found()
     search.go_on(STEPS)
     if many:
-        search.choose(AXES, lambda at, axes: replace(at, axes=round(axes)))
-    search.choose(WITHIN, lambda at, within: replace(at, within=within))
-    search.choose(BETWEEN, lambda at, between: replace(at, between=between))
-    search.choose(WITHIN, lambda at, within: replace(at, within=within))
+        search.choose("axes", AXES)
+    search.choose("within", WITHIN)
+    search.choose("between", BETWEEN)
+    search.choose("within", WITHIN)
     search.go_on(STEPS)
-    return _Found(search.theta, search.relatedness, search.at)
+    return search.found()
 
 
 class _Search:
@@ -269,18 +298,33 @@ class _Search:
         with torch.no_grad():
             self.relatedness = learn_relatedness(self.held_out, ln_parts_held_out(self.held_out, self.theta))
 
-    def choose(self, values: Sequence[float], change: Callable[[Shrinkage, float], Shrinkage]) -> None:
+    def found(self) -> _Found:
+        """Where it stands."""
+        assert self.inverse is not None
+        return _Found(self.theta, self.relatedness, self.at, self.inverse)
+
+    def choose(self, name: Literal["within", "between", "axes"], values: Sequence[float]) -> None:
         """One of the numbers of the shrinkage: its posterior mean over some values, each with a few steps of the scalars.
 
-        The best value alone would follow the luck of few held-out pairs.
+        The best value alone would follow the luck of few held-out pairs. From the value nearest to where it stands they are
+        tried on both sides, up to one that is `OUT_OF_THE_QUESTION`.
         """
-        costs = []
-        for value in values:
-            shrinkage = change(self.at, value)
-            _, _, cost, _ = self._tried(shrinkage)
-            costs.append(cost - self.strength * ln_prior_of(shrinkage))
-        weight = np.exp((min(costs) - np.array(costs)) / self.strength)
-        at = change(self.at, math.exp(float(np.average(np.log(values), weights=weight))))
+
+        def changed(value: float) -> Shrinkage:
+            new: dict[str, Any] = {name: round(value) if name == "axes" else value}
+            return replace(self.at, **new)
+
+        here = math.log(getattr(self.at, name))
+        nearest = min(range(len(values)), key=lambda i: abs(math.log(values[i]) - here))
+        costs: dict[float, float] = {}
+        for side in (values[nearest:], values[:nearest][::-1]):
+            for value in side:
+                _, _, cost, _ = self._tried(changed(value))
+                costs[value] = cost - self.strength * ln_prior_of(changed(value))
+                if costs[value] > min(costs.values()) + OUT_OF_THE_QUESTION * self.strength:
+                    break
+        weight = np.exp((min(costs.values()) - np.array(list(costs.values()))) / self.strength)
+        at = changed(math.exp(float(np.average(np.log(list(costs)), weights=weight))))
         held_out, theta, _, inverse = self._tried(at)
         self.at, self.held_out, self.theta, self.inverse = at, held_out, theta, inverse
 

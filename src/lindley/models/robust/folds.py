@@ -49,6 +49,7 @@ __all__ = [
     "ln_parts_held_out",
     "ln_prior",
     "model_of",
+    "stabilised",
 ]
 
 
@@ -200,13 +201,21 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
+def stabilised(sources: Sources) -> tuple[Stabiliser, Sources]:
+    """How the features of some sources are mapped to where they scatter evenly, and the sources there."""
+    stabiliser = fit_stabiliser(sources)
+    return stabiliser, replace(sources, values=stabiliser(torch.from_numpy(sources.values)[None])[0].numpy())
+
+
 def model_of(
-    parts: Sequence[Sources], theta: Tensor, relatedness: Tensor, mates: Tensor, shrinkages: Sequence[Shrinkage]
+    known: Sequence[tuple[Stabiliser, Sources]],
+    theta: Tensor,
+    relatedness: Tensor,
+    mates: Tensor,
+    shrinkages: Sequence[Shrinkage],
 ) -> Robust:
-    """Basis and kernels of every set of sources, with its scalars (set, scalar), relatedness, mates and shrinkage."""
-    stabilisers = [fit_stabiliser(sources) for sources in parts]
-    even = [s(torch.from_numpy(sources.values)[None])[0].numpy() for s, sources in zip(stabilisers, parts, strict=True)]
-    parts = [replace(sources, values=values) for sources, values in zip(parts, even, strict=True)]
+    """Basis and kernels of sets of sources, `stabilised`, each with scalars (set, scalar), relatedness, mates and shrinkage."""
+    stabilisers, parts = zip(*known, strict=True)
     bases = [fit_eigenbasis(sources, shrinkage) for sources, shrinkage in zip(parts, shrinkages, strict=True)]
     kernels = [
         basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
@@ -256,7 +265,7 @@ class Folds:
             if len(inside) < 2 or (inside.count > 1).sum() < 1:
                 continue  # no pairs of both kinds
             self.own.append(inside.take(_even(len(inside), MOST_SOURCES)))
-            self.others.append(sources.take(np.flatnonzero(fold != k)))
+            self.others.append(stabilised(sources.take(np.flatnonzero(fold != k))))
         if len(self.own) < 2:
             raise LindleyError(
                 f"the robust model is fitted on folds of sources: {len(sources)} sources, {(sources.count > 1).sum()} of them "
@@ -343,7 +352,8 @@ def _chances(importance: Floats, expected: float) -> Floats:
 
 
 def _stack(model: Robust, mates: float, own: Sequence[Sources], drawn: Sequence[_Drawn]) -> HeldOut:
-    n_folds, n_instances = len(drawn), max(len(sources.values) for sources in own)
+    used = [np.unique(np.stack([each.trace, each.ref]), return_inverse=True) for each in drawn]
+    n_folds, n_instances = len(drawn), max(len(rows) for rows, _ in used)
     n_pairs = max(len(each.trace) for each in drawn)
     instances = torch.zeros((n_folds, n_instances, model.projection.shape[-1]), dtype=torch.float64)
     trace, ref, kind = (np.zeros((n_folds, n_pairs), dtype=np.intp) for _ in range(3))
@@ -351,11 +361,11 @@ def _stack(model: Robust, mates: float, own: Sequence[Sources], drawn: Sequence[
     # Cllr is a mean over folds. Every pair of mates has the same weight in it, whichever fold it is in.
     all_mates = sum(each.n_pairs[MATE] for each in drawn)
     for i, (sources, each) in enumerate(zip(own, drawn, strict=True)):
-        values = torch.from_numpy(sources.values)[None]
+        rows, number = used[i]  # the instances of the fold that are in a pair, and their new numbers
         with torch.inference_mode():
-            instances[i, : values.shape[1]] = take_runs(model, [i]).project(values)[0]
+            instances[i, : len(rows)] = take_runs(model, [i]).project(torch.from_numpy(sources.values[rows])[None])[0]
         n = len(each.trace)
-        trace[i, :n], ref[i, :n], kind[i, :n] = each.trace, each.ref, each.kind
+        (trace[i, :n], ref[i, :n]), kind[i, :n] = number.reshape(2, -1), each.kind
         of_mates = mates * n_folds * each.n_pairs[MATE] / max(1, all_mates)
         total = np.array([1.0, of_mates, 1 - mates * (all_mates > 0)])
         weight[i, :n] = each.share * total[each.kind] * 0.5 / math.log(2)

@@ -54,15 +54,18 @@ where sources differ by more than their replicates do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lindley.models.between import Scatter
-from lindley.models.blocks import at_a_time, pieces, side_by_side
+from lindley.models.blocks import room
+from lindley.models.robust.all_pairs import over_views
 from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.population import FREEDOM, Population, ln_background
 from lindley.models.robust.tails import (
@@ -73,19 +76,17 @@ from lindley.models.robust.tails import (
     SharedTail,
     Tails,
     ln_mean_scatter_weights,
+    ln_products,
     ln_scatter_weights,
     ln_student,
     ln_sum,
     ln_weighted_sum,
+    of_products,
 )
 from lindley.models.two_level import map_tensors, take_runs
 
 __all__ = ["WAYS", "Items", "Robust"]
 
-BLOCK = 1 << 18
-"""Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
-OUTER = len(LN_SCATTER) << 18
-"""Pairs × scatters whose kernels are summed over at a time: 512 traces and 512 refs."""
 SHARED_BY_ANOTHER = 0.1
 """Probability that what an instance is off by, another one of the item is off by as well."""
 BATCH_SCALES = (0.002, 0.02, 0.2)
@@ -94,8 +95,6 @@ WAYS = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
 """The ways in which two different sources may be related, each with its weight in `Robust.relatedness`."""
 Density = Callable[[Tensor, Tensor], Tensor]
 """ln f at points (run, points, axis) that are seen with an error of a variance (run, 1, axis): (run, points)."""
-LEAST_WEIGHT = math.log(1e-9)
-"""A view of an item that is less probable than that is left out where many pairs are scored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,11 +217,8 @@ class Robust:
         """
         found = []
         for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            if n_trace == n_ref == 1:
-                found.append(_all_pairs(model, x[0].items, y[0].items, torch.sub))
-            else:
-                same, different = _over_views(model, x, y).unbind(-1)
-                found.append(same - different)
+            same, different = over_views(model, x, y)
+            found.append(same.sub_(different))
         return torch.cat(found)
 
     def ln_parts(
@@ -247,7 +243,7 @@ class Robust:
         """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
         similarity, typicality = [], []
         for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            same, different = _over_views(model, x, y).unbind(-1)
+            same, different = over_views(model, x, y)
             ln_ref = ln_sum([view.ln_joint for view in y])[:, None]
             similarity.append(same - ln_ref)
             typicality.append(different - ln_ref)
@@ -319,10 +315,10 @@ class Robust:
             some = _first_axes(some, n_trace, n_ref, one.projection.shape[-1])
             yield one, *one._sides(trace[pick], ref[pick], n_trace, n_ref, some)
 
-    def ln_seen_with(self, points: Tensor, number: int, density: Density | None = None) -> list[Tensor]:
-        """ln f_q at means of so many instances (run, points, axis), for every scatter: (run, points) each."""
+    def ln_seen_with(self, points: Tensor, number: int, density: Density | None = None) -> Tensor:
+        """ln f_q at means of so many instances (run, points, axis), for every scatter: (run, scatter, points)."""
         density = density or self.population.ln_density
-        return [density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER]
+        return torch.stack([density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER], 1)
 
     def items(self, mean: Tensor, density: Density | None = None) -> Items:
         """Items of one instance, on the axes; ``density`` is that of the population, or the same with a gradient."""
@@ -357,7 +353,7 @@ class Robust:
             known, moved = r * (1 - r / number), partial_sums[..., r - 1, :]
             off = torch.logaddexp(
                 one.log() + shared.ln_one_off(total, (moved**2 / w).sum(-1), known),
-                spike.log() + shared.ln_spikes(total, self._along(moved), known),
+                spike.log() + shared.ln_spikes(total, _first(self._along(moved)), known),
             )
             for rest in (values[..., r:, :], values[..., :r, :]):  # the first r are off, or the others are
                 items = self._several(rest) if rest.shape[-2] > 1 else self.items(rest[..., 0, :])
@@ -373,23 +369,26 @@ class Robust:
         nodes = LN_GROSS if is_gross else LN_SCATTER
         ln_weights = self._ln_weights(is_gross)
         scales = torch.cat([math.exp(u) * w for u in nodes], 1)
-        at_means = [self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes]
-        terms = ln_student(
-            zip(squares.unbind(-1)), [scales], self.tails.nu, number - 1, (number - 1) * scales.log().sum(-1)
-        )
-        ln_f, ln_within, ln_p = (
-            ln_weighted_sum(parts, ln_weights)
-            for parts in (at_means, terms, [a + b for a, b in zip(terms, at_means, strict=True)])
-        )
-        posterior = (ln_weights[:, None] + torch.stack(terms, -1)).softmax(-1)
-        ln_tau = posterior @ torch.tensor(nodes, dtype=w.dtype, device=w.device)
+        at_means = torch.stack([self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes], 1)
+        terms = ln_student(_first(squares), scales, self.tails.nu, number - 1)
+        ln_f, ln_within, ln_p = (ln_weighted_sum(each, ln_weights) for each in (at_means, terms, terms + at_means))
+        posterior = (ln_weights[..., None] + terms).softmax(1)
+        ln_tau = torch.tensor(nodes, dtype=w.dtype, device=w.device) @ posterior
         return Items(number, mean, self._along(mean), ln_f, ln_p, ln_within, squares, ln_tau, is_gross)
 
     def _ln_weights(self, is_gross: bool) -> Tensor:
         """ln ω of the scatters of an item (run, node)."""
         if is_gross:
             return torch.full_like(self.var_within[:, 0, :1], -math.log(len(LN_GROSS))).expand(-1, len(LN_GROSS))
+        return self._ln_usual_weights
+
+    @cached_property
+    def _ln_usual_weights(self) -> Tensor:
         return ln_scatter_weights(self.tails.scatter_shape)
+
+    @cached_property
+    def _ln_mean_weights(self) -> Tensor:
+        return ln_mean_scatter_weights(self.tails.scatter_shape)
 
     def _ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
         """ln p(x) of single instances (run, points, axis), from ln f(x) (run, points)."""
@@ -419,7 +418,7 @@ class Robust:
         at_zero = ln_background(torch.zeros_like(points[:, :1]), total)
         return at_zero + torch.logsumexp(torch.cat(terms, -1), -1) - math.log(len(terms) * n_features)
 
-    def ln_pair(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def ln_pair(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, Tensor]:
         """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
         ln_h1, ln_mates = self.ln_related(x, y, at_means)
         shape = (-1, *(1,) * (ln_h1.dim() - 1))
@@ -428,20 +427,19 @@ class Robust:
         ln_apart = torch.log1p(-related.sum(-1)).reshape(shape) + x.ln_p + y.ln_p
         return ln_h1, ln_sum([ln_apart, *(a + b for a, b in zip(ln_ways, ln_mates, strict=True))])
 
-    def ln_related(self, x: Items, y: Items, at_means: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def ln_related(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, list[Tensor]]:
         """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `WAYS`."""
         tails, w, m, n = self.tails, self.var_within, x.number, y.number
         together, contrasts = 1 / m + 1 / n, m + n - 1
-        apart = [x.mean[..., axis] - y.mean[..., axis] for axis in range(w.shape[-1])]
-        apart2 = [delta**2 for delta in apart]
-        shape = (-1, *(1,) * (apart[0].dim() - 1))
-        per_axis = [var.reshape(shape) for var in w[:, 0].unbind(-1)]
-        delta2 = sum_over_axes(apart2, per_axis)
-        within = torch.zeros_like(delta2)  # Σ (S_x + S_y)/w over the axes
-        for side in (x, y):
-            if side.squares is not None:
-                within = within + sum_over_axes(side.squares.unbind(-1), per_axis)
-        q = delta2 / together + within
+        apart2 = _apart(x.mean, y.mean).square_()  # δ² (run, axis, …)
+        shape = (-1, *(1,) * (apart2.dim() - 2))
+        delta2 = (w.reciprocal() @ apart2.flatten(2)).reshape(-1, *apart2.shape[2:])
+        q, within = delta2 / together, None
+        scattered = [_first(side.squares) for side in (x, y) if side.squares is not None]
+        if scattered:
+            per_axis = w.mT.reshape(*w.shape[::2], *(1,) * len(shape[1:]))
+            within = reduce(torch.add, [(squares / per_axis).sum(1) for squares in scattered])  # Σ (S_x + S_y)/w
+            q = q + within
         # A density of contrasts is one of δ and the contrasts of each item: they differ by this constant.
         ln_unit = -0.5 * w.shape[-1] * math.log(together)
 
@@ -449,90 +447,91 @@ class Robust:
         # An offset that all instances of an item share is rarely an error: the more rarely, the more instances there are.
         share_x, share_y = SHARED_BY_ANOTHER ** (m - 1), SHARED_BY_ANOTHER ** (n - 1)
         usual, one, spike = (t.reshape(shape) for t in tails.chances(share_x + share_y))
-        shared, known, along = self._shared(contrasts), 1 / together, (x.along - y.along) / together
-        spikes = shared.ln_spikes(q, along, known)
+        shared, known = self._shared(contrasts), 1 / together
+        spikes = shared.ln_spikes(q, _apart(x.along / together, y.along / together), known)
         off = torch.logaddexp(one.log() + shared.ln_one_off(q, delta2 / together**2, known), spike.log() + spikes)
         elsewhere = torch.logaddexp(math.log(share_x) + y.ln_f, math.log(share_y) + x.ln_f)
         ln_within = x.ln_within + y.ln_within
-        if contrasts > 1:
+        if within is not None:
             # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
             of_squares = self._shared(contrasts - 1).ln_density(within)
-            clean = clean - self._ln_clean(x, y, None, at_means)
             off, spikes = off - of_squares, spikes - of_squares
         ln_h1 = torch.logaddexp(usual.log() + clean, off + elsewhere) + ln_unit + ln_within
 
         at_mean = ln_weighted_sum(at_means, self._ln_weights(False))
         batches = self._ln_batches(x, y, apart2)
         variant = spikes + ln_unit + torch.logaddexp(x.ln_f, y.ln_f) - math.log(2)
-        return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches), ln_within + variant]
+        return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches.unbind(1)), ln_within + variant]
 
-    def _ln_batches(self, x: Items, y: Items, apart2: list[Tensor]) -> list[Tensor]:
-        """ln of the density of δ between two sources of one batch, for each of `BATCH_SCALES`, (run, …) each.
+    def _ln_batches(self, x: Items, y: Items, apart2: Tensor) -> Tensor:
+        """ln of the density of δ between two sources of one batch, for each of `BATCH_SCALES`: (run, scale, …).
 
         Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
         """
-        nu, w, var = self.tails.nu, self.var_within, self.var_related
+        nu, w = self.tails.nu, self.var_within
+        var = torch.cat([j * self.var_related for j in BATCH_SCALES], 1)  # (run, scale, axis)
         if x.ln_tau is None and y.ln_tau is None:
-            scales = torch.cat([w * (1 / x.number + 1 / y.number) + j * var for j in BATCH_SCALES], 1)
-            return ln_student(zip(apart2), [scales], nu, 1, scales.log().sum(-1))
-        of_x, of_y = ((1.0 if side.ln_tau is None else side.ln_tau.exp()) / side.number for side in (x, y))
-        together, shape = of_x + of_y, (-1, *(1,) * (apart2[0].dim() - 1))
-        constant = (torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()).reshape(shape)
-        nu, found = nu.reshape(shape), []
-        for j in BATCH_SCALES:
-            ln_total = torch.zeros_like(apart2[0])
-            for axis, square in enumerate(apart2):
-                scale = w[:, 0, axis].reshape(shape) * together + j * var[:, 0, axis].reshape(shape)
-                ln_total = ln_total + constant - 0.5 * (scale.log() + (nu + 1) * torch.log1p(square / (nu * scale)))
-            found.append(ln_total)
-        return found
+            return ln_student(apart2, w * (1 / x.number + 1 / y.number) + var, nu, 1)
+        taus = [torch.zeros_like(side.ln_p) if side.ln_tau is None else side.ln_tau for side in (x, y)]
+        within = taus[0].exp() / x.number + taus[1].exp() / y.number
+        within = within[:, None].expand(-1, w.shape[-1], *[-1] * (apart2.dim() - 2))
+        # With the variance v = (1 + τ w/jλ) jλ of δ, the density is ∏ v^ν/2 (v + δ²/ν)^−(ν+1)/2, up to a constant.
+        ln_total, ln_var = ln_products([within, apart2], [w / var, 1 / (nu * var)])
+        assert ln_var is not None
+        nu, ln_scale = (t.reshape(*t.shape[:2], *(1,) * (apart2.dim() - 2)) for t in (nu[..., 0], var.log().sum(-1)))
+        constant = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
+        return w.shape[-1] * constant + 0.5 * (nu * ln_var - (nu + 1) * ln_total - ln_scale)
 
-    def _ln_clean(self, x: Items, y: Items, apart2: list[Tensor] | None, at_means: list[Tensor]) -> Tensor:
-        """ln of the density of contrasts and mean of two items of one source, none off, that scatter with τ_x and τ_y.
+    def _ln_clean(self, x: Items, y: Items, apart2: Tensor, at_means: Tensor) -> Tensor:
+        """ln of the density of δ and mean of two items of one source, none off, given how each scatters around its mean.
 
-        Of the squares around the items' means alone, without ``apart2``: δ² of every axis.
+        The items scatter with τ_x and τ_y; ``apart2`` is δ² (run, axis, …).
         """
         tails, w, m, n = self.tails, self.var_within, x.number, y.number
-        together = 1 / m + 1 / n
         if m == n == 1:
-            assert apart2 is not None
-            each, ln_weights = self._scatters(), ln_mean_scatter_weights(tails.scatter_shape)
-            terms = ln_student(zip(apart2), [2 * each], tails.nu, 1, each.log().sum(-1))
-            return ln_weighted_sum([a + b for a, b in zip(terms, at_means, strict=True)], ln_weights)
+            terms = ln_student(apart2, 2 * self._scatters(), tails.nu, 1)
+            return ln_weighted_sum(terms.add_(at_means), self._ln_mean_weights) + 0.5 * w.shape[-1] * math.log(2)
         u = torch.tensor(LN_SCATTER, dtype=w.dtype, device=w.device)
         gross = torch.tensor(LN_GROSS, dtype=w.dtype, device=w.device)
         of_x, of_y = (gross if side.is_gross else u for side in (x, y))
         ln_x, ln_y = (t.flatten() for t in torch.meshgrid(of_x, of_y, indexing="ij"))  # of all pairs of scatters
         ln_weights = (self._ln_weights(x.is_gross)[:, :, None] + self._ln_weights(y.is_gross)[:, None]).flatten(1)
-        parts: list[Sequence[Tensor]] = []
+        parts: list[Tensor] = []
         scales: list[Tensor] = []
         ln_scale = (m + n - 2) * w.log().sum(-1)
         for side, ln_tau in ((x, ln_x), (y, ln_y)):
             if side.squares is not None:
-                parts.append(side.squares.unbind(-1))
+                parts.append(_first(side.squares))
                 scales.append(ln_tau.exp()[:, None] * w)
                 ln_scale = ln_scale + (side.number - 1) * w.shape[-1] * ln_tau
-        if apart2 is None:
-            return ln_weighted_sum(
-                ln_student(zip(*parts, strict=True), scales, tails.nu, m + n - 2, ln_scale), ln_weights
-            )
         var = ln_x.exp() / m + ln_y.exp() / n  # of δ
-        parts.append(tuple(apart2))
-        scales.append(var[:, None] * w)
-        ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / together).log()
-        terms = ln_student(zip(*parts, strict=True), scales, tails.nu, m + n - 1, ln_scale)
+        ln_all, ln_within = ln_products([*parts, apart2], [1 / (tails.nu * v) for v in (*scales, var[:, None] * w)])
+        assert ln_within is not None
+        within = of_products(ln_within, tails.nu, m + n - 2, ln_scale, w.shape[-1])
+        ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / (1 / m + 1 / n)).log()
+        terms = of_products(ln_all, tails.nu, m + n - 1, ln_scale, w.shape[-1])
         of_mean = ((m + n) / (m / ln_x.exp() + n / ln_y.exp())).log()
         nearest = (of_mean[:, None] - u).abs().argmin(-1).tolist()
-        return ln_weighted_sum([term + at_means[q] for term, q in zip(terms, nearest, strict=True)], ln_weights)
+        for term, q in zip(terms.unbind(1), nearest, strict=True):
+            term.add_(at_means[:, q])
+        return ln_weighted_sum(terms, ln_weights) - ln_weighted_sum(within, ln_weights)
 
     def _scatters(self) -> Tensor:
         """τ_q w (run, scatter, axis)."""
         return torch.cat([math.exp(u) * self.var_within for u in LN_SCATTER], 1)
 
     def _shared(self, contrasts: int) -> SharedTail:
-        tails = self.tails
-        ln_within = self.var_within.log().sum((-1, -2))
-        return SharedTail(tails.scatter_shape, tails.second_spike, ln_within, self.directions, contrasts)
+        if contrasts not in self._shared_tails:
+            tails, ln_within = self.tails, self.var_within.log().sum((-1, -2))
+            self._shared_tails[contrasts] = SharedTail(
+                tails.scatter_shape, tails.second_spike, ln_within, self.directions, contrasts
+            )
+        return self._shared_tails[contrasts]
+
+    @cached_property
+    def _shared_tails(self) -> dict[int, SharedTail]:
+        """Those that were asked for, by their contrasts."""
+        return {}
 
     def _along(self, points: Tensor) -> Tensor:
         """u_f · x/√w (run, …, feature)."""
@@ -548,72 +547,12 @@ def _first_axes(scatter: Scatter | None, n_trace: int, n_ref: int, k: int) -> Sc
     return replace(scatter, trace=of_x, ref=of_y)
 
 
-def sum_over_axes(squares: Sequence[Tensor], var: Sequence[Tensor]) -> Tensor:
-    """Σ squares/var over the axes, each (run, …)."""
-    total = squares[0] / var[0]
-    for square, variance in zip(squares[1:], var[1:], strict=True):
-        total = total + square / variance
-    return total
+def _first(values: Tensor) -> Tensor:
+    """Axes or features next to the runs (run, axis, …): operations on many pairs then go along the pairs."""
+    return values.movedim(-1, 1).contiguous()
 
 
-def _over_views(model: Robust, x: list[View], y: list[View]) -> Tensor:
-    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, summed over what may be off, by a model of one run.
-
-    (1, traces, refs, 2). Beside those with all instances, few items have a view that is worth a look: only these are paired.
-    """
-    ln_x, ln_y = (ln_sum([view.ln_joint for view in side]) for side in (x, y))
-    total: Tensor | None = None
-    for of_x in x:
-        for of_y in y:
-            i, j = (_worth_a_look(v, p) for v, p in ((of_x, ln_x), (of_y, ln_y)))
-            if total is None:
-                i, j = (torch.arange(p.shape[1], device=p.device) for p in (ln_x, ln_y))
-            if not len(i) or not len(j):
-                continue
-            some_x, some_y = of_x.items.map(lambda t, i=i: t[:, i]), of_y.items.map(lambda t, j=j: t[:, j])  # type: ignore[misc]
-            both = _all_pairs(model, some_x, some_y, lambda h1, h2: torch.stack([h1, h2], -1))
-            weight = (of_x.ln_joint[:, i] - some_x.ln_p)[:, :, None] + (of_y.ln_joint[:, j] - some_y.ln_p)[:, None]
-            both = both + weight[..., None]
-            if total is None:
-                total = both
-            else:
-                total[:, i[:, None], j] = torch.logaddexp(total[:, i[:, None], j], both)
-    assert total is not None
-    return total
-
-
-def _worth_a_look(view: View, ln_p: Tensor) -> Tensor:
-    """The numbers of the items whose view may change an LR."""
-    return torch.nonzero(view.ln_joint[0] - ln_p[0] > LEAST_WEIGHT)[:, 0]
-
-
-def _all_pairs(model: Robust, x: Items, y: Items, result: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """The ``result`` of ln p(x, y | H1) and ln p(x, y | H2) of all pairs, by a model of one run: (1, traces, refs, …).
-
-    Kernels are summed over in large blocks, where what belongs to an item alone is little; the rest is done in small ones.
-    """
-    edge = math.isqrt(at_a_time(BLOCK, x.mean) // model.directions.shape[1])
-    outer_edge = math.isqrt(at_a_time(OUTER, x.mean) // len(LN_SCATTER))
-    number = x.number + y.number
-
-    def outer(rows: slice, columns: slice) -> Tensor:
-        some_x, some_y = x.map(lambda t: t[:, rows]), y.map(lambda t: t[:, columns])
-
-        def at_means(u: float) -> Tensor:
-            error = math.exp(u) * model.var_within / number
-            return model.population.ln_density_between(some_x.mean, some_y.mean, x.number / number, error)
-
-        ln_f = side_by_side(at_means, LN_SCATTER, x.mean)
-
-        def inner(tile: tuple[slice, slice]) -> Tensor:
-            i, j = tile
-            here_x, here_y = some_x.map(lambda t: t[:, i, None]), some_y.map(lambda t: t[:, None, j])
-            return result(*model.ln_pair(here_x, here_y, [t[:, i, j] for t in ln_f]))
-
-        down, across = (pieces(side.mean.shape[1], edge) for side in (some_x, some_y))
-        tiles = side_by_side(inner, [(i, j) for i in down for j in across], x.mean)
-        n = len(across)
-        return torch.cat([torch.cat(tiles[i * n : (i + 1) * n], 2) for i in range(len(down))], 1)
-
-    all_rows, all_columns = (pieces(side.mean.shape[1], outer_edge) for side in (x, y))
-    return torch.cat([torch.cat([outer(i, j) for j in all_columns], 2) for i in all_rows], 1)
+def _apart(x: Tensor, y: Tensor) -> Tensor:
+    """x − y of items (run, …, axis), with the axes first."""
+    x, y = _first(x), _first(y)
+    return torch.sub(x, y, out=room(*np.broadcast_shapes(x.shape, y.shape)))

@@ -27,16 +27,28 @@ from torch import Tensor
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
 from lindley.models.blocks import at_a_time
 
-__all__ = ["FREEDOM", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
+__all__ = ["FREEDOM", "Half", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
 
 FREEDOM = 3.0
 """Degrees of freedom of the background: of one source in seven the variance is above 4, of one in 700 above 100."""
 NEGLIGIBLE = 35.0
 """Kernels below e^−35 of the background are left out where they cost time."""
+MOST_RATIO = 600.0
+"""Up to e^600 times the background, a sum of exponentials whose products may underflow is precise beside it."""
 LEAST_EXPONENT = -80.0
 """Terms below e^−80 of the largest count as that much: single precision has no room for less."""
 TERMS = 1 << 22
 """Kernel terms held at a time when points are looked up: 32 MiB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """x or y of points x + y, with what belongs to it alone where a population is looked up at all of them."""
+
+    points: Tensor  # (run, items, axis)
+    error: Tensor  # variance of x + y (run, 1, axis)
+    ln_most: Tensor  # the largest exponent of a kernel (run, items)
+    products: Tensor  # e^exponent of every kernel in units of the largest (run, items, kernel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,27 +78,53 @@ class Population:
         kernels = torch.logsumexp(exponent, -1) - 0.5 * (points**2 / total + total.log() + LN_2PI).sum(-1)
         return self._mixture(kernels, ln_background(points, self.var + error))
 
-    def ln_density_between(self, x: Tensor, y: Tensor, share: float, error: Tensor) -> Tensor:
-        """ln f at ``share`` · x + (1 − share) · y of all pairs, (run, traces, refs), by matrix products."""
-        x, y = share * x, (1 - share) * y
+    def half(self, points: Tensor, error: Tensor) -> Half:
+        """One half of points x + y that are seen with an error of variance ``error``: x or y (run, items, axis)."""
+        exponents = self._exponents(points, error)
+        ln_most = exponents.amax(-1, keepdim=True)
+        return Half(points, error, ln_most[..., 0], exponents.sub_(ln_most).exp_())
 
-        def squares(total: Tensor) -> Tensor:
-            return coupled(2 * x / total, y, (x**2 / total).sum(-1), (y**2 / total).sum(-1))
-
-        total = self.var + error
-        broad = _ln_student(squares(total).clamp_min(0.0), total)
-        least = (broad + self.background.log()).detach() - NEGLIGIBLE
+    def _exponents(self, points: Tensor, error: Tensor) -> Tensor:
+        """a_ik of a half (run, items, kernel): ln Σ_k exp(a_ik + a_jk) of two halves is the sum over kernels."""
         shift, var = self.kernels()
         total, centres = var + error, shift * self.centres
-        pair = -0.5 * (squares(total) + (total.log() + LN_2PI).sum(-1, keepdim=True))
-        own = 0.5 * (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[..., None, :]
-        a, c = (x / total) @ centres.mT + own, (y / total) @ centres.mT + own
-        return self._mixture(pair + ln_sum_of_products(a, c, least - pair.detach()), broad)
+        own = 0.5 * (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[:, None]
+        return torch.baddbmm(own, points / total, centres.mT)
+
+    def ln_density_between(self, x: Half, y: Half) -> Tensor:
+        """ln f at x + y of all pairs of halves, (run, traces, refs), by matrix products; without a gradient."""
+        total = self.var + x.error
+        squares = coupled(2 * x.points / total, y.points, *((half.points**2 / total).sum(-1) for half in (x, y)))
+        broad = _ln_student(squares.clamp_min_(0.0), total).add_(self.background.log())
+        # ln of kernels over background, if the sum of products over the kernels were one.
+        ln_ratio = self._ln_apart(x.points, y.points, x.error, x.ln_most, y.ln_most).sub_(broad)
+        far = ln_ratio > MOST_RATIO if float(ln_ratio.amax()) > MOST_RATIO else None
+        ratio = ln_ratio.clamp_max_(MOST_RATIO).exp_().mul_(x.products @ y.products.mT)
+        if far is None:
+            return broad.add_(ratio.log1p_())
+        i, j = (far.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
+        corner = slice(None), i[:, None], j
+        points, background = (x.points[:, i], y.points[:, j]), broad[corner]
+        pair = self._ln_apart(*points, x.error)
+        a, c = (self._exponents(each, x.error) for each in points)
+        kernels = pair + ln_sum_of_products(a, c, background - pair - NEGLIGIBLE)
+        found = broad.add_(ratio.log1p_())
+        found[corner] = torch.logaddexp(background, kernels)
+        return found
+
+    def _ln_apart(
+        self, x: Tensor, y: Tensor, error: Tensor, of_x: Tensor | float = 0.0, of_y: Tensor | float = 0.0
+    ) -> Tensor:
+        """ln of the kernels' part at x + y without the sum over kernels, plus ``of_x`` and ``of_y``: (run, traces, refs)."""
+        total = self.kernels()[1] + error
+        constant = torch.log1p(-self.background[..., 0]) - 0.5 * (total.log() + LN_2PI).sum(-1)
+        rows, columns = (of - 0.5 * (points**2 / total).sum(-1) for points, of in ((x, of_x), (y, of_y)))
+        return coupled(-x / total, y, rows + constant, columns)
 
     def _mixture(self, kernels: Tensor, broad: Tensor) -> Tensor:
-        """ln[(1 − π) e^kernels + π e^broad] of parts (run, …)."""
+        """ln[(1 − π) e^kernels + π e^broad] of parts (run, …), which are used up."""
         pi = self.background.reshape(-1, *(1,) * (broad.dim() - 1))
-        return torch.logaddexp(torch.log1p(-pi) + kernels, pi.log() + broad)
+        return torch.logaddexp(kernels.add_(torch.log1p(-pi)), broad.add_(pi.log()))
 
 
 def ln_background(points: Tensor, total: Tensor) -> Tensor:
@@ -101,7 +139,8 @@ def _ln_student(squares: Tensor, total: Tensor) -> Tensor:
         math.lgamma((FREEDOM + n_axes) / 2) - math.lgamma(FREEDOM / 2) - 0.5 * n_axes * math.log(FREEDOM * math.pi)
     )
     ln_scales = 0.5 * total.log().sum(-1).reshape(-1, *(1,) * (squares.dim() - 1))
-    return constant - ln_scales - 0.5 * (FREEDOM + n_axes) * torch.log1p(squares / FREEDOM)
+    ln_power = torch.log1p(squares / FREEDOM) * (-0.5 * (FREEDOM + n_axes))
+    return ln_power.add_(constant - ln_scales)
 
 
 class _LnKernelSum(torch.autograd.Function):
@@ -115,11 +154,13 @@ class _LnKernelSum(torch.autograd.Function):
             torch.empty_like(points),
             points.new_empty(points.shape[:2]),
         )
+        exponent = points.new_empty((points.shape[1], centres.shape[1]))
+        terms = torch.empty_like(exponent, dtype=torch.float32)
         for i in range(len(points)):
             x, mu = points[i] * var[i].rsqrt(), shift[i] * centres[i] * var[i].rsqrt()
-            exponent = torch.addmm(ln_weights[i] - 0.5 * (mu**2).sum(-1), x, mu.T)
+            torch.addmm(ln_weights[i] - 0.5 * (mu**2).sum(-1), x, mu.T, out=exponent)
             top = exponent.amax(1, keepdim=True)
-            terms = exponent.sub_(top).float().clamp_min_(LEAST_EXPONENT).exp_()
+            terms.copy_(exponent.sub_(top)).clamp_min_(LEAST_EXPONENT).exp_()
             moments = terms @ torch.cat([torch.ones_like(mu[:, :1]), mu, mu**2], 1).float()
             total = moments[:, :1].double()
             first, second = moments[:, 1 : n_axes + 1] / total, moments[:, n_axes + 1 :] / total
