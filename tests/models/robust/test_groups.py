@@ -57,7 +57,7 @@ def test_both_propositions_are_near_the_truth(fitted: Robust, mates: bool) -> No
     true = truth(test, mates=mates)
     best, found = (cllr(llr[same], llr[other]) for llr in (true, matrix))
     assert found < best + 0.05
-    assert found - cllr_min(matrix[same], matrix[other]) < 0.04  # and calibrated
+    assert found - cllr_min(matrix[same], matrix[other]) < 0.07  # and calibrated
     # The LR for the wrong proposition would mislead.
     if mates:
         wrong = score(fitted.under(0.0), [test.trace], [test.ref])[0]
