@@ -100,6 +100,24 @@ def test_score_hands_over_how_instances_scatter() -> None:
             assert [matrix[i, j] for matrix in llr] == pytest.approx(expected.tolist(), rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 1), (2, 3)])
+def test_gradients_in_the_values_are_those_of_differences(m: int, n: int) -> None:
+    """What the explanation of a case asks for; with a second feature off, and far apart."""
+    model = make(6, 1, 3, 5, features=4)
+    trace, ref = instances(model, 4, m, 1, 0.05, 0.3), instances(model, 4, n, 2, 0.05, 0.3)
+    ref[:, :2] = trace[:, :2, :1] + 0.05 * instances(model, 2, n, 3)
+    trace[:, 1, :, 0] += 2.0
+    x, y, *others = case(model, trace, ref)
+    x.requires_grad_()
+    (slope,) = torch.autograd.grad(model.ln_lr_given(x, y, *others).sum(), x)
+    step = 1e-5
+    with torch.no_grad():
+        for feature in range(4):
+            moved = step * torch.eye(4, dtype=torch.float64)[feature]
+            there, here = (model.ln_lr_given(x + sign * moved, y, *others) for sign in (1, -1))
+            torch.testing.assert_close(slope[..., feature], (there - here) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
 # Densities.
 
 
