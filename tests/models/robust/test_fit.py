@@ -186,6 +186,31 @@ def test_runs_of_other_numbers_of_axes_change_nothing() -> None:
     torch.testing.assert_close(take_runs(both, [0]).ln_lr(trace, ref), alone.ln_lr(trace, ref), rtol=1e-6, atol=1e-6)
 
 
+def test_replicates_start_where_the_first_run_ended_and_change_nothing_in_it() -> None:
+    """They take its shrinkage and few steps; how many there are, and on how many threads, changes no other run."""
+    (everything,), (test,) = learn(draw(90, 4))
+    sources = np.unique(everything.source)
+    halves = [everything.rows(np.isin(everything.source, sources[k::2])) for k in (0, 1)]
+    alone = fit_robust([everything], [5])
+    one = fit_robust([everything, halves[0]], [5, 6], replicates=1)
+    both = fit_robust([everything, *halves], [5, 6, 7], threads=2, replicates=2)
+    trace, ref = (torch.from_numpy(side.mean)[None] for side in (test.trace, test.ref))
+    for fitted, run in ((one, 0), (both, 0)):
+        assert torch.equal(fitted.scalars[run], alone.scalars[0])
+        torch.testing.assert_close(
+            take_runs(fitted.model, [0]).ln_lr(trace, ref), alone.model.ln_lr(trace, ref), rtol=1e-12, atol=1e-12
+        )
+    assert torch.equal(one.scalars[1], both.scalars[1])
+    assert set(both.shrinkage) == {alone.shrinkage[0]}
+    assert ((both.scalars[1:] - alone.scalars).abs().amax(-1) > 1e-3).all()  # they are fits of their own
+    anew = fit_robust(halves, [6, 7])
+    for run in (0, 1):
+        warm, cold = (take_runs(m, [r]).ln_lr(trace, ref) for m, r in ((both.model, run + 1), (anew.model, run)))
+        all_sources = alone.model.ln_lr(trace, ref)
+        close = cold.abs() < 7  # LRs within a thousand
+        assert (warm - cold)[close].abs().mean() < 0.5 * (cold - all_sources)[close].abs().mean()
+
+
 @pytest.mark.parametrize("what", ["instances", "everything"])
 def test_the_order_of_rows_changes_nothing(what: str) -> None:
     (part,), _ = learn(draw(36, 2, 3), replicates=3)

@@ -45,7 +45,7 @@ def test_blocks_of_pairs_change_nothing(m: int, n: int, monkeypatch: pytest.Monk
     sides = case(model, instances(model, some, m, 1), instances(model, some - 1, n, 2))
     whole, parts = model.ln_lr(*sides), model.ln_parts(*sides)
     monkeypatch.setattr("lindley.models.robust.all_pairs.BLOCK", 30)
-    monkeypatch.setattr("lindley.models.robust.all_pairs.OUTER", 80)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.REFS", 5)
     monkeypatch.setattr("lindley.models.robust.population.TERMS", 20)
     torch.testing.assert_close(model.ln_lr(*sides), whole, rtol=1e-11, atol=1e-11)
     torch.testing.assert_close(model.ln_parts(*sides), parts, rtol=1e-11, atol=1e-11)
@@ -62,16 +62,29 @@ def test_views_that_are_left_out_change_only_lrs_that_are_tiny() -> None:
     assert ((found - exact).abs() <= 1e-7 * exact + 1e-8 * model.ln_ceiling.exp()).all()
 
 
-def test_a_sum_is_left_out_only_where_it_is_negligible() -> None:
+@pytest.mark.parametrize("bound", [500.0, 9000.0])
+def test_a_sum_is_left_out_only_where_it_is_negligible(bound: float) -> None:
+    """Exact above the bound, and below it where a sum comes out as less."""
     g = torch.Generator().manual_seed(0)
     a, c = (2000 * torch.randn(1, 30, 12, generator=g, dtype=torch.float64) for _ in range(2))
     exact = torch.logsumexp(a[:, :, None] + c[:, None], -1)
-    threshold = torch.full_like(exact, 500.0)
-    result = ln_sum_of_products(a, c, threshold)
-    left_out = torch.isinf(result)
-    assert left_out.any()
-    assert (exact[left_out] < 500.0).all()
-    torch.testing.assert_close(result[~left_out], exact[~left_out])
+    result = ln_sum_of_products(a, c, torch.full_like(exact, bound))
+    matters = exact >= bound
+    assert matters.any()
+    assert (~matters).any()
+    torch.testing.assert_close(result[matters], exact[matters])
+    assert (result[~matters] < bound).all()
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0, 1e3])
+def test_the_population_between_two_items_is_that_at_their_sum(spread: float) -> None:
+    """By products of halves, where kernels and background are near and where their ratio overflows."""
+    law, error = make(4, 1, 3, 8).population, torch.full((1, 1, 3), 0.4).double()
+    x, y = (spread * items(make(4, 1, 3), 9, seed) for seed in (1, 2))
+    x[:, 0] = y[:, 0] = law.centres[:, 0] / 2
+    found = law.ln_density_between(law.half(x, error), law.half(y, error))
+    expected = law.ln_density((x[:, :, None] + y[:, None]).flatten(1, 2), error).reshape(1, 9, 9)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-7)
 
 
 def test_score_hands_over_how_instances_scatter() -> None:
@@ -85,6 +98,24 @@ def test_score_hands_over_how_instances_scatter() -> None:
         for j in range(3):
             expected = ln_lr(model, values[:, None, item == i], values[:, None, item == j])[:, 0] / LN10
             assert [matrix[i, j] for matrix in llr] == pytest.approx(expected.tolist(), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 1), (2, 3)])
+def test_gradients_in_the_values_are_those_of_differences(m: int, n: int) -> None:
+    """What the explanation of a case asks for; with a second feature off, and far apart."""
+    model = make(6, 1, 3, 5, features=4)
+    trace, ref = instances(model, 4, m, 1, 0.05, 0.3), instances(model, 4, n, 2, 0.05, 0.3)
+    ref[:, :2] = trace[:, :2, :1] + 0.05 * instances(model, 2, n, 3)
+    trace[:, 1, :, 0] += 2.0
+    x, y, *others = case(model, trace, ref)
+    x.requires_grad_()
+    (slope,) = torch.autograd.grad(model.ln_lr_given(x, y, *others).sum(), x)
+    step = 1e-5
+    with torch.no_grad():
+        for feature in range(4):
+            moved = step * torch.eye(4, dtype=torch.float64)[feature]
+            there, here = (model.ln_lr_given(x + sign * moved, y, *others) for sign in (1, -1))
+            torch.testing.assert_close(slope[..., feature], (there - here) / (2 * step), rtol=1e-4, atol=1e-4)
 
 
 # Densities.

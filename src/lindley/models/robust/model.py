@@ -512,8 +512,8 @@ class Robust:
         terms = of_products(ln_all, tails.nu, m + n - 1, ln_scale, w.shape[-1])
         of_mean = ((m + n) / (m / ln_x.exp() + n / ln_y.exp())).log()
         nearest = (of_mean[:, None] - u).abs().argmin(-1).tolist()
-        for term, q in zip(terms.unbind(1), nearest, strict=True):
-            term.add_(at_means[:, q])
+        for node, q in enumerate(nearest):
+            terms[:, node] += at_means[:, q]
         return ln_weighted_sum(terms, ln_weights) - ln_weighted_sum(within, ln_weights)
 
     def _scatters(self) -> Tensor:
