@@ -51,6 +51,14 @@ def test_blocks_of_pairs_change_nothing(m: int, n: int, monkeypatch: pytest.Monk
     torch.testing.assert_close(model.ln_parts(*sides), parts, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 3)])
+def test_no_traces_or_no_refs_have_no_pairs(m: int, n: int) -> None:
+    model = make(3, 2, 5)
+    trace, ref = items(model, 3, 1), items(model, 2, 2)
+    assert model.ln_lr(trace[:, :0], ref, m, n).shape == (2, 0, 2)
+    assert model.ln_lr(trace, ref[:, :0], m, n).shape == (2, 3, 0)
+
+
 def test_views_that_are_left_out_change_only_lrs_that_are_tiny() -> None:
     """All pairs leave out views below 1e-9 of an item: an LR may change by that much of the largest one."""
     model = simulated(6)

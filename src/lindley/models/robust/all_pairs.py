@@ -40,7 +40,7 @@ def over_views(model: Robust, x: list[View], y: list[View]) -> tuple[Tensor, Ten
             i, j = (_worth_a_look(v, p) for v, p in ((of_x, ln_x), (of_y, ln_y)))
             if total is None:
                 i, j = (torch.arange(p.shape[1], device=p.device) for p in (ln_x, ln_y))
-            if not len(i) or not len(j):
+            elif not len(i) or not len(j):
                 continue
             some_x, some_y = of_x.items.map(lambda t, i=i: t[:, i]), of_y.items.map(lambda t, j=j: t[:, j])  # type: ignore[misc]
             weight = (of_x.ln_joint[:, i] - some_x.ln_p)[:, :, None] + (of_y.ln_joint[:, j] - some_y.ln_p)[:, None]
@@ -81,8 +81,13 @@ def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
         of_x = [half(x, rows, error) for error in errors]
         ln_f = torch.stack([model.population.ln_density_between(*both) for both in zip(of_x, of_y, strict=True)], 1)
         here_x = x.map(lambda t: t[:, rows, None])
-        size = (WORK_PER_FEATURE * n_features + WORK_PER_SCATTER * scatters) * min(edge, n_x) * min(edge, n_y)
-        memory = free.pop() if free else x.mean.new_empty(size)
+        try:
+            memory = free.pop()
+        except IndexError:
+            size = (WORK_PER_FEATURE * n_features + WORK_PER_SCATTER * scatters) * min(edge, n_x) * min(edge, n_y)
+            memory = x.mean.new_empty(
+                size if x.mean.device.type == "cpu" else 0
+            )  # a GPU's memory is kept by torch itself
         for j in pieces(columns.stop - columns.start, edge):
             refs = slice(columns.start + j.start, columns.start + j.stop)
             here_y = y.map(lambda t, refs=refs: t[:, None, refs])  # type: ignore[misc]
@@ -90,7 +95,9 @@ def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
                 ln_h1[:, rows, refs], ln_h2[:, rows, refs] = model.ln_pair(here_x, here_y, ln_f[..., j])
         free.append(memory)
 
-    for columns in pieces(n_y, max(edge, at_a_time(REFS, x.mean))):
+    if n_x == 0 or n_y == 0:
+        return ln_h1, ln_h2
+    for columns in pieces(n_y, max(edge, REFS)):
         of_y = side_by_side(partial(half, y, columns), errors, x.mean)
         side_by_side(partial(some_traces, columns, of_y), pieces(n_x, edge), x.mean)
     return ln_h1, ln_h2

@@ -338,7 +338,7 @@ class Robust:
         if scatter is None:
             scatter = mean.new_zeros((*mean.shape[:-1], number * mean.shape[-1]))
         w = self.var_within
-        values = mean[..., None, :] + scatter.reshape(*scatter.shape[:-1], number, -1)
+        values = mean[..., None, :] + scatter.reshape(*scatter.shape[:-1], number, mean.shape[-1])
         around = values - values.mean(-2, keepdim=True)
         scaled = (around * w.rsqrt()[..., None, :]).detach()
         order = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1].argsort(-1)
@@ -450,7 +450,10 @@ class Robust:
         shared, known = self._shared(contrasts), 1 / together
         spikes = shared.ln_spikes(q, _apart(x.along / together, y.along / together), known)
         off = torch.logaddexp(one.log() + shared.ln_one_off(q, delta2 / together**2, known), spike.log() + spikes)
-        elsewhere = torch.logaddexp(math.log(share_x) + y.ln_f, math.log(share_y) + x.ln_f)
+        ln_f = torch.logaddexp(x.ln_f, y.ln_f)
+        elsewhere = ln_f + math.log(share_x)
+        if share_x != share_y:
+            elsewhere = torch.logaddexp(math.log(share_x) + y.ln_f, math.log(share_y) + x.ln_f)
         ln_within = x.ln_within + y.ln_within
         if within is not None:
             # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
@@ -460,7 +463,7 @@ class Robust:
 
         at_mean = ln_weighted_sum(at_means, self._ln_weights(False))
         batches = self._ln_batches(x, y, apart2)
-        variant = spikes + ln_unit + torch.logaddexp(x.ln_f, y.ln_f) - math.log(2)
+        variant = spikes + ln_f + (ln_unit - math.log(2))
         return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches.unbind(1)), ln_within + variant]
 
     def _ln_batches(self, x: Items, y: Items, apart2: Tensor) -> Tensor:

@@ -138,7 +138,7 @@ def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Ten
     ones = (1,) * (parts[0].dim() - 2)
     parts = [
         torch.minimum(part, (LARGEST / factor.amax(1)).reshape(*part.shape[:2], *ones))
-        if float(part.detach().amax()) * float(factor.detach().amax()) > LARGEST
+        if part.numel() > 0 and float(part.detach().amax()) * float(factor.detach().amax()) > LARGEST
         else part
         for part, factor in zip(parts, factors, strict=True)
     ]
