@@ -140,7 +140,7 @@ FORGED: dict[str, tuple[Change, str]] = {
     "the reference is a feature": (both(put("transform", "log10"), put("reference", "K39")), "shapes of features"),
     "a name that escapes": (put("name", "tlm+logistic\x1b]52;c;x\x07"), "control character"),
     "a name of another model": (put("name", "nothing"), "there is no model 'nothing'"),
-    "a transform that escapes": (put("transform", "log\x1b[2J"), "There is no transform 'log�"),
+    "a transform that escapes": (put("transform", "log\x1b[2J"), r"There is no transform 'log\\x1b"),
     "a layout that escapes": (lambda h, t: h.update(format="\x1b[2J/3"), "it holds a �"),
     "a class that escapes": (lambda h, t: h["structure"].update(kind="\x1b[2J"), "does not hold a lindley system"),
     "a class that is a dictionary": (lambda h, t: h["structure"].update(kind={"\x1b": 1}), "does not hold a lindley system"),

@@ -14,6 +14,7 @@ from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.settings import spoken
 from lindley.shown import json_text, visible
 from lindley.system.provenance import today
 from lindley.system.storage import require_finite
@@ -47,7 +48,7 @@ class Refusal(LindleyError):
 
     def __init__(self, remarks: list[Remark], language: str = "en") -> None:
         self.remarks = remarks
-        reasons = "\n".join(f"  {visible(remark.in_language(language))}" for remark in remarks)
+        reasons = "\n".join(f"  {visible(spoken(remark.in_language(language)))}" for remark in remarks)
         super().__init__(f"no LR is given for this case:\n{reasons}")
 
 
