@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from platform import python_version
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -13,9 +14,10 @@ from lindley.casework.applicability import Remark, Which, check_items, check_pai
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
+from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
 from lindley.shown import json_text, visible
-from lindley.system.provenance import today
+from lindley.system.provenance import today, versions
 from lindley.system.storage import require_finite
 from lindley.system.system import System
 from lindley.table.columns import Decimal
@@ -162,11 +164,16 @@ class Case:
         """What the laboratory calls the ref."""
         return self.notes.ref or self.ref.labels[0]
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of all that took part in the computation."""
+        return {**versions(), "Python": python_version()}
+
     def to_json(self) -> dict[str, Any]:
-        """One object with everything in it."""
+        """One object with everything in it, and a digest of it: the record that ``lindley verify`` reads in a report."""
         said = asdict(self.explanation)
         first = "log10_lr", "log10_lr_bounded", "log10_similarity", "log10_typicality", "log10_lr_model", "calibrated"
-        return {
+        content = {
             "case": self.notes.case,
             "examiner": self.notes.examiner,
             "date": self.notes.date,
@@ -181,9 +188,12 @@ class Case:
             "system": system_facts(self.system),
             "trace": {**self.trace.to_json(self.system), "label": self.trace_label},
             "ref": {**self.ref.to_json(self.system), "label": self.ref_label},
+            "scale": self.scale.model_dump(mode="json"),
             "lindley": __version__,
+            "versions": self.versions,
             "command": self.notes.command,
         }
+        return {**content, "sha256": json_digest(content)}
 
 
 @dataclass(frozen=True, eq=False)

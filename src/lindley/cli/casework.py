@@ -1,5 +1,5 @@
 """The commands of casework: ``train`` makes a system, ``info`` tells what it is, ``keys`` and ``sign`` vouch for it, ``case``
-evaluates cases with it, ``evaluate`` validates it.
+evaluates cases with it, ``verify`` computes their reports again, ``evaluate`` validates it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
     from lindley.casework.validation import Validation
 
-__all__ = ["case", "evaluate", "info", "keys", "sign", "train"]
+__all__ = ["case", "evaluate", "info", "keys", "sign", "train", "verify"]
 
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
@@ -280,6 +280,48 @@ def _show_batch(batch: Batch, out: Path | None, as_json: bool, force: bool) -> N
         say(f"\nMatrix: {out}")
     elif shown is None:
         say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
+
+
+def verify(
+    reports: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Reports that 'lindley case' wrote, .html or .json; or folders of them.", metavar="REPORT…"
+        ),
+    ],
+    systems: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A system, or a folder of systems, to look into; may be given several times.", metavar="PATH"
+        ),
+    ] = None,
+) -> None:
+    """Compute the cases of reports again, and say whether it is the same LR, or where they part.
+
+    The measurements come from the report; its system is found by its SHA-256, in the folder of the report and in --systems.
+    Exit status: 0 if every report says what follows from its measurements, else 2.
+    """
+    from lindley.pages.case_record import reports_in, verify_reports
+    from lindley.pages.numerals import fixed
+    from lindley.version import __version__
+
+    found = reports_in(reports)
+    parted = 0
+    for each in verify_reports(found, systems or ()):
+        parted += not each.same
+        if each.record is None or not each.same:
+            say(f"{each.report}: not verified")
+            for problem in each.problems:
+                say_prose(f"  • {problem}")
+            continue
+        written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
+        say(
+            f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
+            f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
+        )
+    if len(found) > 1:
+        say(f"\n{len(found) - parted} of {len(found)} reports verified.")
+    raise typer.Exit(2 if parted else 0)
 
 
 def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:

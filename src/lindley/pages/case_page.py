@@ -1,12 +1,12 @@
 """The report of a case: one HTML file, for the court first, for the expert below, on paper all of it.
 
-Its one script unfolds the details for printing, in browsers that cannot do so by style; the page is whole without it.
+Its one script unfolds the details for printing, in browsers that cannot do so by style; the page is whole without it. What
+`Case.to_json` says stands in it once more, as data that no browser runs or shows: `lindley verify` reads it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from platform import python_version
 from typing import Any
 
 from markupsafe import Markup
@@ -14,11 +14,11 @@ from markupsafe import Markup
 from lindley.casework.applicability import CHECKS
 from lindley.casework.case import Case
 from lindley.pages import case_drawings as drawings, case_figures as figures
+from lindley.pages.case_record import with_record
 from lindley.pages.case_words import WORDS, calibration_steps, conclusion, decided, verbal_range
 from lindley.pages.numerals import UNKNOWN, aligned, capital, fixed, measured, number, percent, ratio_text, with_units
 from lindley.pages.page import asset, render_page
 from lindley.system.names import ModelName
-from lindley.system.provenance import versions
 from lindley.table.table import with_unit
 from lindley.version import __version__
 
@@ -34,7 +34,7 @@ def render_case(case: Case) -> str:
     words, said = WORDS[case.language], case.explanation
     scale, sides = figures.scale_figure(case), (case.trace, case.ref)
     transform = _transform(case, words)
-    return render_page(
+    page = render_page(
         "case.html",
         {"first": asset("case.js")},
         language=case.language,
@@ -61,10 +61,11 @@ def render_case(case: Case) -> str:
         transform=transform,
         system_facts=_system_facts(case, transform),
         checks=_checks(case),
-        versions={"lindley": __version__, "Python": python_version(), **versions()},
+        versions=case.versions,
         version=__version__,
         pairs=_pairs(case),
     )
+    return with_record(page, case.to_json())
 
 
 def _scatters(case: Case) -> list[Markup]:
