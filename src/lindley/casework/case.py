@@ -12,7 +12,7 @@ import numpy as np
 
 from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
 from lindley.casework.explanation import Explanation, explain
-from lindley.casework.laboratory import Scale, Verbal, load_scale
+from lindley.casework.laboratory import Scale, Verbal, load_scale, read_notes
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
@@ -113,10 +113,16 @@ class Notes:
 
     case: str | None = None
     examiner: str | None = None
-    trace: str | None = None
-    ref: str | None = None
+    trace_label: str | None = None
+    ref_label: str | None = None
     command: str = ""
     date: str = field(default_factory=today)
+    laboratory: str | None = None
+    method: str | None = None
+    trace_number: str | None = None
+    ref_number: str | None = None
+    h1: str | None = None  # the propositions, in place of those of the scale
+    h2: str | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,12 +163,17 @@ class Case:
     @property
     def trace_label(self) -> str:
         """What the laboratory calls the trace."""
-        return self.notes.trace or self.trace.labels[0]
+        return self.notes.trace_label or self.trace.labels[0]
 
     @property
     def ref_label(self) -> str:
         """What the laboratory calls the ref."""
-        return self.notes.ref or self.ref.labels[0]
+        return self.notes.ref_label or self.ref.labels[0]
+
+    @property
+    def propositions(self) -> tuple[str, str]:
+        """What the measurements are judged under."""
+        return self.scale.propositions[self.language]
 
     @property
     def versions(self) -> dict[str, str]:
@@ -176,6 +187,9 @@ class Case:
         content = {
             "case": self.notes.case,
             "examiner": self.notes.examiner,
+            "laboratory": self.notes.laboratory,
+            "method": self.notes.method,
+            "propositions": list(self.propositions),
             "date": self.notes.date,
             **{key: said[key] for key in first},
             "bounds": list(said["bounds"]),
@@ -186,8 +200,8 @@ class Case:
             "features": list(said["features"]),
             "warnings": [remark.to_json() for remark in self.remarks],
             "system": system_facts(self.system),
-            "trace": {**self.trace.to_json(self.system), "label": self.trace_label},
-            "ref": {**self.ref.to_json(self.system), "label": self.ref_label},
+            "trace": {**self.trace.to_json(self.system), "label": self.trace_label, "number": self.notes.trace_number},
+            "ref": {**self.ref.to_json(self.system), "label": self.ref_label, "number": self.notes.ref_number},
             "scale": self.scale.model_dump(mode="json"),
             "lindley": __version__,
             "versions": self.versions,
@@ -241,6 +255,12 @@ def make_case(
     examiner: str | None = None,
     trace_label: str | None = None,
     ref_label: str | None = None,
+    laboratory: str | None = None,
+    method: str | None = None,
+    trace_number: str | None = None,
+    ref_number: str | None = None,
+    h1: str | None = None,
+    h2: str | None = None,
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
@@ -259,6 +279,13 @@ def make_case(
         examiner: who examined it.
         trace_label: what the trace is called.
         ref_label: what the ref is called.
+        laboratory: where it was examined.
+        method: how it was measured, such as the number of a procedure.
+        trace_number: the number of the trace in the laboratory's books.
+        ref_number: that of the ref.
+        h1: the proposition of the same source, as a sentence: "the fragment comes from the shop window".
+        h2: the proposition of another source. Both or none; default, those of the scale. ``{trace}`` and ``{ref}`` in them
+            stand for the labels.
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
@@ -276,7 +303,11 @@ def make_case(
         read_evidence(system, data, which, source_column=source, sheet=sheet, hidden=hidden, decimal=decimal)
         for which, data in sides.items()
     )
-    notes = Notes(case, examiner, trace_label, ref_label)
+    given = {
+        "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
+        "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
+    }  # fmt: skip
+    notes = Notes(**read_notes(None, given))
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, allow_outside=allow_outside)
 
 
@@ -331,8 +362,11 @@ def evaluate_case(
     remarks = _checked(system, trace, ref, language, allow_outside)
     explanation = explain(system, trace.side, ref.side)
     remarks += check_pair(system, explanation.log10_lr, trace.items, ref.items)
-    verbal = scale.describe(explanation.log10_lr_bounded, language)
     notes = notes if notes is not None else Notes()
+    if notes.h1 is not None and notes.h2 is not None:
+        labels = {"trace": notes.trace_label or trace.labels[0], "ref": notes.ref_label or ref.labels[0]}
+        scale = scale.with_propositions(language, notes.h1.format(**labels), notes.h2.format(**labels))
+    verbal = scale.describe(explanation.log10_lr_bounded, language)
     return Case(system, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
 
 

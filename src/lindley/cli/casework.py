@@ -5,7 +5,7 @@ evaluates cases with it, ``verify`` computes their reports again, ``evaluate`` v
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from lindley.cli.options import (
     reads_table,
 )
 from lindley.errors import LindleyError
+from lindley.settings import setting
 from lindley.shown import file_name, json_text
 
 if TYPE_CHECKING:
@@ -198,8 +199,31 @@ def case(
         str | None, typer.Option("--case", metavar="ID", help="The number of the case.", rich_help_panel=REPORT)
     ] = None,
     examiner: Annotated[str | None, typer.Option(help="Who examined it.", rich_help_panel=REPORT)] = None,
+    laboratory: Annotated[str | None, typer.Option(help="Where it was examined.", rich_help_panel=REPORT)] = None,
+    method: Annotated[str | None, typer.Option(help="How it was measured.", rich_help_panel=REPORT)] = None,
     trace_label: Annotated[str | None, typer.Option(help="What the trace is called.", rich_help_panel=REPORT)] = None,
+    trace_number: Annotated[str | None, typer.Option(help="Its number in the books.", rich_help_panel=REPORT)] = None,
     ref_label: Annotated[str | None, typer.Option(help="What the reference is called.", rich_help_panel=REPORT)] = None,
+    ref_number: Annotated[str | None, typer.Option(help="Its number in the books.", rich_help_panel=REPORT)] = None,
+    h1: Annotated[
+        str | None,
+        typer.Option(
+            help="The proposition of the same source, as a sentence; {trace} and {ref} in it are their labels. Default: that "
+            "of the scale.",
+            rich_help_panel=REPORT,
+        ),
+    ] = None,
+    h2: Annotated[
+        str | None, typer.Option(help="The proposition of another source, likewise.", rich_help_panel=REPORT)
+    ] = None,
+    case_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2; options win.",
+            rich_help_panel=REPORT,
+        ),
+    ] = None,
     allow_outside: Annotated[
         bool,
         typer.Option(
@@ -216,9 +240,14 @@ def case(
     """
     if out is not None:
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
-    from lindley.casework.laboratory import load_scale
+    from lindley.casework.laboratory import load_scale, read_notes
 
     words = load_scale(scale)
+    given = {
+        "case": case_id, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
+        "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
+    }  # fmt: skip
+    told = read_notes(case_file, given)
 
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
     from lindley.system.system import load
@@ -229,14 +258,14 @@ def case(
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
-        case=case_id, examiner=examiner, trace_label=trace_label, ref_label=ref_label,
-        allow_outside=allow_outside or None, require_signature=require_signature, out=out,
+        **told, allow_outside=allow_outside or None, require_signature=require_signature, out=out,
     )  # fmt: skip
     if len(traces.labels) == len(refs.labels) == 1:
-        notes = Notes(case_id, examiner, trace_label, ref_label, command)
+        notes = Notes(**told, command=command)
         evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
         _show_case(evaluated, out, as_json, force)
         return
+    _refuse_names_of_one(told, traces, refs)
     if out is not None and out.suffix.lower() in (".html", ".htm"):
         raise LindleyError(
             f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
@@ -245,6 +274,17 @@ def case(
     _show_batch(
         evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json, force
     )
+
+
+def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
+    """A label or a number is of one item; those of several are in their table."""
+    for evidence in sides:
+        for name in (f"{evidence.which}_label", f"{evidence.which}_number"):
+            if name in told and len(evidence.labels) > 1:
+                raise LindleyError(
+                    f"{setting(name)} names one {evidence.which}, and there are {len(evidence.labels)}: leave it out, and they "
+                    "are called as in their table"
+                )
 
 
 def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:

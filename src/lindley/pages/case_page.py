@@ -43,8 +43,9 @@ def render_case(case: Case) -> str:
         t=words,
         key=drawings.key_marks(),
         conclusion=conclusion(case),
+        identity=_identity(case),
         reported=ratio_text(said.log10_lr_bounded, case.language),
-        propositions=[f"{capital(text)}." for text in case.scale.propositions[case.language]],
+        propositions=[f"{capital(text)}." for text in case.propositions],
         remarks=[remark.in_language(case.language) for remark in case.remarks],
         notes=[note for evidence in sides for note in evidence.notes],
         measured=_measured(case),
@@ -66,6 +67,26 @@ def render_case(case: Case) -> str:
         pairs=_pairs(case),
     )
     return with_record(page, case.to_json())
+
+
+def _identity(case: Case) -> list[tuple[str, str]]:
+    """What the case and its items are called, where it is known."""
+    words, notes = WORDS[case.language], case.notes
+
+    def item(label: str, number: str | None) -> str:
+        return label if number is None else f"{label} ({words['number']} {number})"
+
+    facts = [
+        (words["laboratory"], notes.laboratory),
+        (words["case"], notes.case),
+        (words["trace"], item(case.trace_label, notes.trace_number)),
+        (words["ref"], item(case.ref_label, notes.ref_number)),
+        (words["examiner"], notes.examiner),
+        (words["d_method"], notes.method),
+        (words["date"], notes.date),
+        (words["system"], case.system.file),
+    ]
+    return [(name, fact) for name, fact in facts if fact]
 
 
 def _scatters(case: Case) -> list[Markup]:
