@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from platform import python_version
@@ -85,6 +85,14 @@ class Evidence:
     def labels(self) -> tuple[str, ...]:
         """Of the items."""
         return self.items.labels
+
+    def one(self, label: str) -> Evidence:
+        """One of the items, as if it were alone."""
+        items = self.items
+        rows = items.source == label
+        labels = {name: getattr(items, name)[rows] for name in ("source", "group", "instance")}
+        raw = None if items.raw is None else items.raw[rows]
+        return replace(self, items=replace(items, values=items.values[rows], raw=raw, **labels))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -220,6 +228,7 @@ class Batch:
     log10_lr: Floats  # (traces, refs)
     remarks: tuple[Remark, ...]
     command: str = ""
+    language: Language = "en"
 
     @property
     def bounded(self) -> Floats:
@@ -400,7 +409,7 @@ def evaluate_batch(
             "pairs support them. Report the bounded LRs."
         )
         remarks.append(Remark("beyond-bounds", message))
-    return Batch(system, trace, ref, llr, tuple(remarks), command)
+    return Batch(system, trace, ref, llr, tuple(remarks), command, language)
 
 
 def _checked(system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool) -> list[Remark]:

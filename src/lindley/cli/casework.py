@@ -28,7 +28,7 @@ from lindley.cli.options import (
 )
 from lindley.errors import LindleyError
 from lindley.settings import setting
-from lindley.shown import file_name, json_text
+from lindley.shown import file_name
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
@@ -38,7 +38,7 @@ __all__ = ["case", "evaluate", "info", "keys", "sign", "train", "verify"]
 
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
-REPORT_ENDINGS = (".html", ".htm", ".json", ".csv")
+REPORT_ENDINGS = (".html", ".htm", ".json", ".csv", ".xlsx")
 Signed = Annotated[
     Path | None,
     typer.Option(
@@ -173,7 +173,8 @@ def case(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.csv or .json)."
+            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.html, .xlsx, .csv or "
+            ".json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
@@ -238,7 +239,14 @@ def case(
     Tables with several traces or references give the matrix of all LRs. Exit status: 0, or 2 with the reason if there is no
     LR to give; then nothing is printed on standard output, and nothing is written.
     """
-    if out is not None:
+    into_folder = out is not None and (out.is_dir() or not out.suffix)
+    if (
+        out is not None
+        and into_folder
+        and any(path.is_dir() and out.resolve() == path.resolve() for path in (trace, ref))
+    ):
+        raise LindleyError(f"--out {out} is a folder that is read: give another")
+    if out is not None and not into_folder:
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
     from lindley.casework.laboratory import load_scale, read_notes
 
@@ -260,20 +268,21 @@ def case(
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         **told, allow_outside=allow_outside or None, require_signature=require_signature, out=out,
     )  # fmt: skip
-    if len(traces.labels) == len(refs.labels) == 1:
-        notes = Notes(**told, command=command)
-        evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
-        _show_case(evaluated, out, as_json, force)
+    notes = Notes(**told, command=command)
+    evaluate_pair = partial(evaluate_case, scale=words, language=language, notes=notes, allow_outside=allow_outside)
+    if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
+        _show_case(evaluate_pair(loaded, traces, refs), out, as_json, force)
         return
     _refuse_names_of_one(told, traces, refs)
-    if out is not None and out.suffix.lower() in (".html", ".htm"):
-        raise LindleyError(
-            f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
-            "--out matrix.csv or matrix.json for the matrix of LRs."
-        )
-    _show_batch(
-        evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json, force
-    )
+    batch = evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside)
+    if out is not None and into_folder:
+        _write_reports(batch, lambda one, other: evaluate_pair(loaded, one, other), out, force)
+    elif out is not None:
+        from lindley.pages.matrix import matrix_file
+        from lindley.table.table import write_atomically
+
+        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+    _show_batch(batch, out, as_json)
 
 
 def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
@@ -290,8 +299,8 @@ def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
 def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:
     from lindley.pages.case_words import describe_case
 
-    if out is not None and out.suffix.lower() == ".csv":
-        raise LindleyError("--out of one case is .html or .json; .csv is for the matrix of several.")
+    if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
+        raise LindleyError(f"--out of one case is .html or .json; {out.suffix.lower()} is for the matrix of several.")
     if out is not None:
         evaluated.write(out, replace=force)
     if as_json:
@@ -302,21 +311,39 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) ->
         say(f"\nReport: {out}")
 
 
-def _show_batch(batch: Batch, out: Path | None, as_json: bool, force: bool) -> None:
-    from lindley.pages.case_words import batch_csv, batch_rows, describe_batch
+def _write_reports(batch: Batch, evaluate: Callable[[Evidence, Evidence], Case], folder: Path, force: bool) -> None:
+    """A report of every trace with every ref, and the matrix of them all, which leads to each."""
+    from lindley.experiment.folder import writable_folder
+    from lindley.pages.matrix import matrix_file, report_names
     from lindley.table.table import write_atomically
 
-    if out is not None:
-        text = json_text(batch.to_json()) + "\n" if out.suffix.lower() == ".json" else batch_csv(batch)
-        write_atomically(out, text.encode("utf-8"), replace=force)
+    names = report_names(batch)
+    matrices = ("matrix.html", "matrix.xlsx")
+    there = [name for name in (*matrices, *names.values()) if (folder / name).exists()]
+    if there and not force:
+        raise LindleyError(f"{folder / there[0]} is there already. Name another folder, or --force to replace it.")
+    traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
+    with writable_folder(folder), show_progress() as progress:
+        for number, ((i, k), name) in enumerate(names.items()):
+            progress.step("writing the reports", f"{number + 1} of {len(names)}", number / len(names))
+            evaluate(traces[i], refs[k]).write(folder / name, replace=force)
+        for name in matrices:
+            write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
+
+
+def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import batch_rows, describe_batch
+
     if as_json:
         say_json(batch.to_json())
         return
     shown = batch_rows(batch)
     if shown is not None:
-        print_table("log10 LR", *shown, "* beyond what validation supports")
+        print_table("log10 LR, reported", *shown, "* calculated beyond what validation supports")
     say_prose(describe_batch(batch))
-    if out is not None:
+    if out is not None and out.is_dir():
+        say(f"\nReports: {batch.log10_lr.size}, in {out}\nMatrix:  {out / 'matrix.html'} and {out / 'matrix.xlsx'}")
+    elif out is not None:
         say(f"\nMatrix: {out}")
     elif shown is None:
         say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")

@@ -148,7 +148,7 @@ def _is_report(path: Path) -> bool:
         text = _text(path)
     except LindleyError:
         return True
-    return _BEFORE in text or '<body class="case">' in text or ('"trace": {' in text and '"log10_lr":' in text)
+    return _BEFORE in text or 'id="conclusion"' in text or ('"trace": {' in text and '"log10_lr":' in text)
 
 
 def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Iterator[Verification]:
