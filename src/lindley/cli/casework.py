@@ -1,5 +1,5 @@
 """The commands of casework: ``train`` makes a system, ``info`` tells what it is, ``keys`` and ``sign`` vouch for it, ``case``
-evaluates cases with it, ``verify`` computes their reports again, ``evaluate`` validates it.
+evaluates cases with it, ``verify`` computes their reports again, ``log`` checks the log of cases, ``evaluate`` validates it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
     from lindley.casework.validation import Validation
 
-__all__ = ["case", "evaluate", "info", "keys", "sign", "train", "verify"]
+__all__ = ["case", "evaluate", "info", "keys", "log", "sign", "train", "verify"]
 
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
@@ -232,6 +232,14 @@ def case(
             help="Give an LR of items that look like another unit or another method all the same; the report says so.",
         ),
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="LINDLEY_LOG",
+            help="Add the case to this log (lindley-log.jsonl), which is begun if it is not there; 'lindley log' checks it.",
+        ),
+    ] = None,
     require_signature: Signed = None,
 ) -> None:
     """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
@@ -248,6 +256,8 @@ def case(
         raise LindleyError(f"--out {out} is a folder that is read: give another")
     if out is not None and not into_folder:
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
+    if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
+        raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
     from lindley.casework.laboratory import load_scale, read_notes
 
     words = load_scale(scale)
@@ -258,8 +268,11 @@ def case(
     told = read_notes(case_file, given)
 
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
+    from lindley.casework.log import add_to_log, entry_of, require_log
     from lindley.system.system import load
 
+    if log is not None:
+        require_log(log)
     loaded = load(system, signed_by=require_signature)
     evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal)
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
@@ -269,19 +282,30 @@ def case(
         **told, allow_outside=allow_outside or None, require_signature=require_signature, out=out,
     )  # fmt: skip
     notes = Notes(**told, command=command)
+
+    def keep(evaluated: Case | Batch, report: Path | None) -> None:
+        if log is None:
+            return
+        try:
+            add_to_log(log, [entry_of(evaluated, notes, report)])
+        except LindleyError as error:
+            written = "" if report is None else f" {report} was written, and is not in the log."
+            raise LindleyError(f"{error}{written}") from error
+
     evaluate_pair = partial(evaluate_case, scale=words, language=language, notes=notes, allow_outside=allow_outside)
     if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
-        _show_case(evaluate_pair(loaded, traces, refs), out, as_json, force)
+        evaluated = evaluate_pair(loaded, traces, refs)
+        _write_case(evaluated, out, force)
+        keep(evaluated, out)
+        _show_case(evaluated, out, as_json)
         return
     _refuse_names_of_one(told, traces, refs)
     batch = evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside)
     if out is not None and into_folder:
-        _write_reports(batch, lambda one, other: evaluate_pair(loaded, one, other), out, force)
-    elif out is not None:
-        from lindley.pages.matrix import matrix_file
-        from lindley.table.table import write_atomically
-
-        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+        _write_reports(batch, lambda one, other: evaluate_pair(loaded, one, other), out, force, keep)
+    else:
+        _write_matrix(batch, out, force)
+        keep(batch, out)
     _show_batch(batch, out, as_json)
 
 
@@ -296,13 +320,16 @@ def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
                 )
 
 
-def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:
-    from lindley.pages.case_words import describe_case
-
+def _write_case(evaluated: Case, out: Path | None, force: bool) -> None:
     if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
         raise LindleyError(f"--out of one case is .html or .json; {out.suffix.lower()} is for the matrix of several.")
     if out is not None:
         evaluated.write(out, replace=force)
+
+
+def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import describe_case
+
     if as_json:
         say_json(evaluated.to_json(), indent=1)
         return
@@ -311,7 +338,21 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) ->
         say(f"\nReport: {out}")
 
 
-def _write_reports(batch: Batch, evaluate: Callable[[Evidence, Evidence], Case], folder: Path, force: bool) -> None:
+def _write_matrix(batch: Batch, out: Path | None, force: bool) -> None:
+    from lindley.pages.matrix import matrix_file
+    from lindley.table.table import write_atomically
+
+    if out is not None:
+        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+
+
+def _write_reports(
+    batch: Batch,
+    evaluate: Callable[[Evidence, Evidence], Case],
+    folder: Path,
+    force: bool,
+    keep: Callable[[Case, Path], None],
+) -> None:
     """A report of every trace with every ref, and the matrix of them all, which leads to each."""
     from lindley.experiment.folder import writable_folder
     from lindley.pages.matrix import matrix_file, report_names
@@ -326,7 +367,9 @@ def _write_reports(batch: Batch, evaluate: Callable[[Evidence, Evidence], Case],
     with writable_folder(folder), show_progress() as progress:
         for number, ((i, k), name) in enumerate(names.items()):
             progress.step("writing the reports", f"{number + 1} of {len(names)}", number / len(names))
-            evaluate(traces[i], refs[k]).write(folder / name, replace=force)
+            evaluated = evaluate(traces[i], refs[k])
+            evaluated.write(folder / name, replace=force)
+            keep(evaluated, folder / name)
         for name in matrices:
             write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
 
@@ -389,6 +432,32 @@ def verify(
     if len(found) > 1:
         say(f"\n{len(found) - parted} of {len(found)} reports verified.")
     raise typer.Exit(2 if parted else 0)
+
+
+def log(
+    file: Annotated[Path, typer.Argument(help="A log that 'lindley case --log' wrote.")],
+    holds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHA256", help="Say whether the entry with this digest, which was kept elsewhere, is there."
+        ),
+    ] = None,
+) -> None:
+    """Check a log of cases: tell of entries that are missing or edited, and of reports beside it that were changed.
+
+    Exit status: 0 if nothing is wrong, else 2.
+    """
+    from lindley.casework.log import changed_reports, read_log
+
+    read = read_log(file)
+    problems = [*read.problems, *changed_reports(read, file.parent)]
+    if holds is not None and not any(entry["sha256"] == holds.strip().lower() for entry in read.entries):
+        problems.append(f"no entry has the digest {holds}: the end was cut off, or entries were made anew")
+    for problem in problems:
+        say_prose(f"  • {problem}")
+    say(f"{file}: {len(read.entries)} entries, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
+    say(f"Last entry: {read.last}\n            Keep it elsewhere: --holds tells later whether it is still there.")
+    raise typer.Exit(2 if problems else 0)
 
 
 def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:
