@@ -397,18 +397,23 @@ def evaluate_batch(
     if copied := same_rows(trace.items, ref.items):
         some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
         message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
-        remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
+        dutch = f"Metingen van {some} staan bij de sporen en bij de referenties, tot op het laatste cijfer."
+        remarks.append(Remark("same-measurement", message, False, "trace", tuple(copied), {"nl": dutch}))
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
     lower, upper = system.bounds
-    spoken = f"{lower:.2f} to {upper:.2f}".replace("-", "−")
+    low, high = (f"{bound:.2f}".replace("-", "−") for bound in (lower, upper))
     beyond = np.count_nonzero((llr < lower) | (llr > upper))
     if beyond:
         message = (
-            f"{beyond} of {llr.size} log10 LRs lie outside {spoken}, which is as far as the validation "
+            f"{beyond} of {llr.size} log10 LRs lie outside {low} to {high}, which is as far as the validation "
             "pairs support them. Report the bounded LRs."
         )
-        remarks.append(Remark("beyond-bounds", message))
+        dutch = (
+            f"{beyond} van {llr.size} log10 LR's liggen buiten {low} tot {high}, zo ver als de validatieparen ze ondersteunen. "
+            "Rapporteer de LR's binnen de grenzen."
+        )
+        remarks.append(Remark("beyond-bounds", message, translations={"nl": dutch}))
     return Batch(system, trace, ref, llr, tuple(remarks), command, language)
 
 

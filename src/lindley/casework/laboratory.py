@@ -179,8 +179,7 @@ class CaseNotes(_Strict):
     def _short(cls, text: str | None) -> str | None:
         if text is None:
             return None
-        text = " ".join(text.split())
-        if not text:
+        if not text.strip():
             raise ValueError("is empty: give a text, or leave it out")
         if len(text) > MOST_LETTERS:
             raise ValueError(f"has {len(text):,} letters, and {MOST_LETTERS} are the most")
@@ -192,7 +191,7 @@ class CaseNotes(_Strict):
         """A sentence as it stands behind "if": without its full stop, and its first word as in the middle of a sentence."""
         if text is None:
             return None
-        text = text.rstrip(" .")
+        text = " ".join(text.split()).rstrip(" .")
         first, _, rest = text.partition(" ")
         if not rest or first.lower() in _CONJUNCTIONS:
             raise ValueError(

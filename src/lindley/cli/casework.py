@@ -366,7 +366,7 @@ def _write_reports(
     traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
     with writable_folder(folder), show_progress() as progress:
         for number, ((i, k), name) in enumerate(names.items()):
-            progress.step("writing the reports", f"{number + 1} of {len(names)}", number / len(names))
+            progress.step("writing the reports", f"step {number + 1} of {len(names)}", number / len(names))
             evaluated = evaluate(traces[i], refs[k])
             evaluated.write(folder / name, replace=force)
             keep(evaluated, folder / name)
