@@ -296,16 +296,26 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
 
 
 def _unsaid(page: str, case: Case) -> list[str]:
-    """What the court should read first, and does not."""
-    start = page.find('<section class="verdict"')
-    shown = _plain(html.unescape(re.sub(r"<[^>]+>", " ", page[start : page.find("</section>", start)])))
+    """Where what the court reads first is not what it should read."""
+    from lindley.pages.case_page import render_case  # which writes records
+
+    conclusion_of_page, expected_conclusion = _verdict(page), _verdict(render_case(case))
+    if conclusion_of_page == expected_conclusion:
+        return []
+    shown = _plain(html.unescape(re.sub(r"<[^>]+>", " ", conclusion_of_page)))
     reported = f"LR = {ratio_text(case.explanation.log10_lr_bounded, case.language)}"
     expected = (_plain(visible(sentence, lines=True)) for sentence in (*conclusion(case), f"{reported} "))
     return [
         f"the conclusion of the page does not say '{each.strip()}', which follows from its measurements"
         for each in expected
         if each not in shown
-    ]
+    ] or ["the conclusion of the page is not, word for word and line for line, what follows from its measurements"]
+
+
+def _verdict(page: str) -> str:
+    """The part of a page with the conclusion."""
+    start = page.find('<section class="verdict"')
+    return page[start : page.find("</section>", start)]
 
 
 def _plain(text: str) -> str:
