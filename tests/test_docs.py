@@ -27,7 +27,7 @@ import openpyxl
 import pytest
 import yaml
 
-from lindley.casework.laboratory import load_criteria
+from lindley.casework.laboratory import load_criteria, read_notes
 from lindley.cli import commands as cli
 from lindley.experiment.config import load_experiment
 from lindley.table import simulated
@@ -139,8 +139,10 @@ def stand_ins(page: str, folder: Path) -> None:
     (folder / "windows").mkdir()
     for name, first in (("shop.csv", 0), ("car.csv", 5)):
         _write_csv(folder / "windows" / name, header + cells[first : first + 5])
-    for text in (text for kind, text in blocks(_page(page)) if kind == "yaml" and "models" in yaml.safe_load(text)):
-        (folder / "mine.yaml").write_text(text, "utf-8")
+    for text in (text for kind, text in blocks(_page(page)) if kind == "yaml"):
+        for entry, name in (("models", "mine.yaml"), ("case", "case.yaml")):
+            if entry in yaml.safe_load(text):
+                (folder / name).write_text(text, "utf-8")
     if page == "experiments.md":
         for name in ("a", "b"):
             run = f"lindley run --data glass.xlsx --source-column item --models tlm,tlm+logistic --out results/{name}"
@@ -218,6 +220,8 @@ def test_yaml_reads(text: str, tmp_path: Path) -> None:
         assert {"output_path", "experiments"} <= set(content)
     elif "models" in content:
         assert load_experiment(str(path)).rows
+    elif "case" in content:
+        assert read_notes(path, {})
     else:
         assert load_criteria(path)
 

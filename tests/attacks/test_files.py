@@ -112,9 +112,9 @@ def test_a_matrix_computes_nothing(folder: Path) -> None:
     assert lindley(*case(folder, "two.csv", "--out", folder / "m.csv")).status == 0
     with (folder / "m.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["trace", "''=x", "'-1"]
-    assert [from_text_cell(cell) for cell in header] == ["trace", "'=x", "-1"]
-    assert all(float(cell) is not None for row in rows for cell in row[1:])
+    assert header == ["trace", "log10_lr", "''=x", "'-1"]
+    assert [from_text_cell(cell) for cell in header] == ["trace", "log10_lr", "'=x", "-1"]
+    assert all(float(cell) is not None for row in rows for cell in row[2:])
 
 
 def test_no_path_of_a_case_is_written_down(folder: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_disk_without_locks_is_told_of(tmp_path: Path, monkeypatch: pytest.Mon
     def none(file: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("lindley.experiment.folder._lock", none)
+    monkeypatch.setattr("lindley.experiment.folder.lock_file", none)
     with pytest.warns(UserWarning, match="has no locks"), held_folder(tmp_path):
         pass
 

@@ -177,8 +177,12 @@ def test_a_batch_from_a_table_and_a_folder(folder: Path) -> None:
         assert "*" in said
     with (folder / "matrix.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["trace", *content["refs"]]
-    assert [[float(cell) for cell in row[1:]] for row in rows[1:]] == content["log10_lr"]
+    assert rows[0] == ["trace", "log10_lr", *content["refs"]]
+    assert [row[:2] for row in rows[1:]] == [
+        [f"T{k}", which] for which in ("reported", "calculated") for k in (1, 2, 3)
+    ]
+    llrs = [[float(cell) for cell in row[2:]] for row in rows[1:]]
+    assert llrs == content["log10_lr_bounded"] + content["log10_lr"]
     assert json.loads((folder / "matrix.json").read_text(encoding="utf-8"))["log10_lr"] == content["log10_lr"]
 
 
@@ -209,7 +213,8 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "a strange ending": (arguments_of("trace.csv", "ref.csv", "--out", "r.pdf"), "ends in .html"),
     "CSV of one case": (arguments_of("trace.csv", "ref.csv", "--out", "new.csv"), ".csv is for the matrix"),
     "over the trace": (arguments_of("trace.csv", "two.csv", "--out", "trace.csv"), "among the files that are read"),
-    "a page of a batch": (arguments_of("trace.csv", "two.csv", "--out", "r.html"), "give --out matrix.csv"),
+    "a workbook of one case": (arguments_of("trace.csv", "ref.csv", "--out", "new.xlsx"), ".xlsx is for the matrix"),
+    "into a folder that is read": (arguments_of(".", "ref.csv", "--out", "."), "is a folder that is read"),
     "meaningless": (arguments_of("far.csv", "ref.csv", "--out", "r.html"), "no LR is given for this case"),
     "meaningless in a batch": (arguments_of("far.csv", "two.csv", "--out", "m.csv"), "no LR is given"),
     "over a system": (training("system.safetensors"), "system.safetensors is there already"),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from platform import python_version
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
 from lindley.casework.explanation import Explanation, explain
-from lindley.casework.laboratory import Scale, Verbal, load_scale
+from lindley.casework.laboratory import Scale, Verbal, load_scale, read_notes
 from lindley.errors import LindleyError
+from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
 from lindley.settings import spoken
 from lindley.shown import json_text, visible
-from lindley.system.provenance import today
+from lindley.system.provenance import today, versions
 from lindley.system.storage import require_finite
 from lindley.system.system import System
 from lindley.table.columns import Decimal
@@ -85,6 +87,14 @@ class Evidence:
         """Of the items."""
         return self.items.labels
 
+    def one(self, label: str) -> Evidence:
+        """One of the items, as if it were alone."""
+        items = self.items
+        rows = items.source == label
+        labels = {name: getattr(items, name)[rows] for name in ("source", "group", "instance")}
+        raw = None if items.raw is None else items.raw[rows]
+        return replace(self, items=replace(items, values=items.values[rows], raw=raw, **labels))
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What was done with the table and gives no cause for a remark."""
@@ -112,10 +122,16 @@ class Notes:
 
     case: str | None = None
     examiner: str | None = None
-    trace: str | None = None
-    ref: str | None = None
+    trace_label: str | None = None
+    ref_label: str | None = None
     command: str = ""
     date: str = field(default_factory=today)
+    laboratory: str | None = None
+    method: str | None = None
+    trace_number: str | None = None
+    ref_number: str | None = None
+    h1: str | None = None  # the propositions, in place of those of the scale
+    h2: str | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,20 +172,33 @@ class Case:
     @property
     def trace_label(self) -> str:
         """What the laboratory calls the trace."""
-        return self.notes.trace or self.trace.labels[0]
+        return self.notes.trace_label or self.trace.labels[0]
 
     @property
     def ref_label(self) -> str:
         """What the laboratory calls the ref."""
-        return self.notes.ref or self.ref.labels[0]
+        return self.notes.ref_label or self.ref.labels[0]
+
+    @property
+    def propositions(self) -> tuple[str, str]:
+        """What the measurements are judged under."""
+        return self.scale.propositions[self.language]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of all that took part in the computation."""
+        return {**versions(), "Python": python_version()}
 
     def to_json(self) -> dict[str, Any]:
-        """One object with everything in it."""
+        """One object with everything in it, and a digest of it: the record that ``lindley verify`` reads in a report."""
         said = asdict(self.explanation)
         first = "log10_lr", "log10_lr_bounded", "log10_similarity", "log10_typicality", "log10_lr_model", "calibrated"
-        return {
+        content = {
             "case": self.notes.case,
             "examiner": self.notes.examiner,
+            "laboratory": self.notes.laboratory,
+            "method": self.notes.method,
+            "propositions": list(self.propositions),
             "date": self.notes.date,
             **{key: said[key] for key in first},
             "bounds": list(said["bounds"]),
@@ -180,11 +209,14 @@ class Case:
             "features": list(said["features"]),
             "warnings": [remark.to_json() for remark in self.remarks],
             "system": system_facts(self.system),
-            "trace": {**self.trace.to_json(self.system), "label": self.trace_label},
-            "ref": {**self.ref.to_json(self.system), "label": self.ref_label},
+            "trace": {**self.trace.to_json(self.system), "label": self.trace_label, "number": self.notes.trace_number},
+            "ref": {**self.ref.to_json(self.system), "label": self.ref_label, "number": self.notes.ref_number},
+            "scale": self.scale.model_dump(mode="json"),
             "lindley": __version__,
+            "versions": self.versions,
             "command": self.notes.command,
         }
+        return {**content, "sha256": json_digest(content)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +229,7 @@ class Batch:
     log10_lr: Floats  # (traces, refs)
     remarks: tuple[Remark, ...]
     command: str = ""
+    language: Language = "en"
 
     @property
     def bounded(self) -> Floats:
@@ -232,6 +265,12 @@ def make_case(
     examiner: str | None = None,
     trace_label: str | None = None,
     ref_label: str | None = None,
+    laboratory: str | None = None,
+    method: str | None = None,
+    trace_number: str | None = None,
+    ref_number: str | None = None,
+    h1: str | None = None,
+    h2: str | None = None,
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
@@ -250,6 +289,13 @@ def make_case(
         examiner: who examined it.
         trace_label: what the trace is called.
         ref_label: what the ref is called.
+        laboratory: where it was examined.
+        method: how it was measured, such as the number of a procedure.
+        trace_number: the number of the trace in the laboratory's books.
+        ref_number: that of the ref.
+        h1: the proposition of the same source, as a sentence: "the fragment comes from the shop window".
+        h2: the proposition of another source. Both or none; default, those of the scale. ``{trace}`` and ``{ref}`` in them
+            stand for the labels.
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
@@ -267,7 +313,11 @@ def make_case(
         read_evidence(system, data, which, source_column=source, sheet=sheet, hidden=hidden, decimal=decimal)
         for which, data in sides.items()
     )
-    notes = Notes(case, examiner, trace_label, ref_label)
+    given = {
+        "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
+        "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
+    }  # fmt: skip
+    notes = Notes(**read_notes(None, given))
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, allow_outside=allow_outside)
 
 
@@ -322,8 +372,11 @@ def evaluate_case(
     remarks = _checked(system, trace, ref, language, allow_outside)
     explanation = explain(system, trace.side, ref.side)
     remarks += check_pair(system, explanation.log10_lr, trace.items, ref.items)
-    verbal = scale.describe(explanation.log10_lr_bounded, language)
     notes = notes if notes is not None else Notes()
+    if notes.h1 is not None and notes.h2 is not None:
+        labels = {"trace": notes.trace_label or trace.labels[0], "ref": notes.ref_label or ref.labels[0]}
+        scale = scale.with_propositions(language, notes.h1.format(**labels), notes.h2.format(**labels))
+    verbal = scale.describe(explanation.log10_lr_bounded, language)
     return Case(system, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
 
 
@@ -345,19 +398,24 @@ def evaluate_batch(
     if copied := same_rows(trace.items, ref.items):
         some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
         message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
-        remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
+        dutch = f"Metingen van {some} staan bij de sporen en bij de referenties, tot op het laatste cijfer."
+        remarks.append(Remark("same-measurement", message, False, "trace", tuple(copied), {"nl": dutch}))
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
     lower, upper = system.bounds
-    spoken = f"{lower:.2f} to {upper:.2f}".replace("-", "−")
+    low, high = (f"{bound:.2f}".replace("-", "−") for bound in (lower, upper))
     beyond = np.count_nonzero((llr < lower) | (llr > upper))
     if beyond:
         message = (
-            f"{beyond} of {llr.size} log10 LRs lie outside {spoken}, which is as far as the validation "
+            f"{beyond} of {llr.size} log10 LRs lie outside {low} to {high}, which is as far as the validation "
             "pairs support them. Report the bounded LRs."
         )
-        remarks.append(Remark("beyond-bounds", message))
-    return Batch(system, trace, ref, llr, tuple(remarks), command)
+        dutch = (
+            f"{beyond} van {llr.size} log10 LR's liggen buiten {low} tot {high}, zo ver als de validatieparen ze ondersteunen. "
+            "Rapporteer de LR's binnen de grenzen."
+        )
+        remarks.append(Remark("beyond-bounds", message, translations={"nl": dutch}))
+    return Batch(system, trace, ref, llr, tuple(remarks), command, language)
 
 
 def _checked(system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool) -> list[Remark]:

@@ -1,11 +1,12 @@
-"""What a laboratory decides, in YAML files that it may write itself: a scale that puts LRs into words, and the criteria that
-say which figures of a validation must be how good. What does not read is told by line.
+"""What a laboratory decides, in YAML files that it may write itself: a scale that puts LRs into words, what a case and its
+items are called, and the criteria that say which figures of a validation must be how good. What does not read is told by line.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
@@ -16,12 +17,14 @@ from typing import Any, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document
+from lindley.experiment.documents import Document, Place
+from lindley.settings import setting
 
 __all__ = [
     "BUILT_IN_SCALES",
     "FIGURES",
     "LANGUAGES",
+    "CaseNotes",
     "Criteria",
     "Criterion",
     "Scale",
@@ -29,6 +32,7 @@ __all__ = [
     "criteria_template",
     "load_criteria",
     "load_scale",
+    "read_notes",
 ]
 
 BUILT_IN_SCALES = ("nfi", "enfsi")
@@ -99,6 +103,10 @@ class Scale(_Strict):
         """The languages that it has sentences in."""
         return tuple(self.sentence)
 
+    def with_propositions(self, language: str, same: str, another: str) -> Scale:
+        """The scale with the propositions of a case in place of its own."""
+        return self.model_copy(update={"propositions": {**self.propositions, language: (same, another)}})
+
     def describe(self, log10_lr: float, language: str = "en") -> Verbal:
         """The words for an LR."""
         if language not in self.languages:
@@ -143,6 +151,103 @@ def load_scale(name_or_path: str) -> Scale:
             f"there is no verbal scale '{name_or_path}': give {' or '.join(BUILT_IN_SCALES)}, or a YAML file"
         )
     return document.validate(Scale, f"the verbal scale {name_or_path} does not read", {})
+
+
+MOST_LETTERS = 500
+"""Of a text about a case."""
+_ARTICLES = ("the", "a", "an", "this", "these", "de", "het", "een", "dit", "deze", "er")
+_CONJUNCTIONS = ("if", "that", "whether", "when", "als", "dat", "indien", "of", "wanneer")
+_PLACES = ("trace", "ref")
+
+
+class CaseNotes(_Strict):
+    """What the laboratory says of a case, by the names of the options of ``lindley case``."""
+
+    case: str | None = None
+    examiner: str | None = None
+    laboratory: str | None = None
+    method: str | None = None
+    trace_label: str | None = None
+    trace_number: str | None = None
+    ref_label: str | None = None
+    ref_number: str | None = None
+    h1: str | None = None
+    h2: str | None = None
+
+    @field_validator("*")
+    @classmethod
+    def _short(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
+        if not text.strip():
+            raise ValueError("is empty: give a text, or leave it out")
+        if len(text) > MOST_LETTERS:
+            raise ValueError(f"has {len(text):,} letters, and {MOST_LETTERS} are the most")
+        return text
+
+    @field_validator("h1", "h2")
+    @classmethod
+    def _clause(cls, text: str | None) -> str | None:
+        """A sentence as it stands behind "if": without its full stop, and its first word as in the middle of a sentence."""
+        if text is None:
+            return None
+        text = " ".join(text.split()).rstrip(" .")
+        first, _, rest = text.partition(" ")
+        if not rest or first.lower() in _CONJUNCTIONS:
+            raise ValueError(
+                "is read behind 'if': write it as a sentence, such as \"the fragment comes from the shop window\", without "
+                "a conjunction in front"
+            )
+        try:
+            strange = [name for _, name, form, how in Formatter().parse(text) if name is not None and
+                       (name not in _PLACES or form or how)]  # fmt: skip
+        except ValueError:
+            strange = ["{"]
+        if strange:
+            raise ValueError("may have {trace} and {ref} in it, for their labels, and no other braces")
+        return f"{first.lower()} {rest}" if first.lower() in _ARTICLES else text
+
+    @model_validator(mode="after")
+    def _two_propositions(self) -> Self:
+        if (self.h1 is None) != (self.h2 is None):
+            lacking = "h2" if self.h2 is None else "h1"
+            raise ValueError(f"there are two propositions or none, and {lacking} is missing")
+        if self.h1 is not None and self.h1 == self.h2:
+            raise ValueError("h1 and h2 are the same proposition")
+        return self
+
+
+_NOTES = {
+    "string_type": 'must be a text: put it between quotation marks, such as "2026-17"',
+    "extra_forbidden": f"there is no such entry: {', '.join(CaseNotes.model_fields)} are those of a case file",
+    "model_type": "a case file holds names and values, such as case: 2026-17A",
+}
+
+
+def read_notes(path: str | Path | None, given: Mapping[str, str | None]) -> dict[str, str]:
+    """What is said of a case: in a YAML file, and by options or arguments, which win.
+
+    Raises:
+        LindleyError: with the line, or the option, and the cause of everything that does not read.
+    """
+    options = {name: text for name, text in given.items() if text is not None}
+    document, what = Document("", {}, None), "what is said of the case does not read"
+    if path is not None:
+        if not os.path.exists(path):
+            raise LindleyError(f"there is no case file {path}")
+        document, what = Document.read(Path(path)), f"the case file {path} does not read"
+    content: Any = document.content
+    if isinstance(content, dict):
+        content = {**content, **options}
+    elif options and content is None:
+        content = options
+
+    def place(at: Place, message: str) -> Place:
+        return (setting(str(at[0])),) if at and at[0] in options else at
+
+    replaced = [(setting(name),) for name in options]
+    notes = document.validate(CaseNotes, what, _NOTES, content=content, replaced=replaced, place=place)
+    return notes.model_dump(exclude_none=True)
 
 
 class Criterion(_Strict):

@@ -1,11 +1,11 @@
 """The commands of casework: ``train`` makes a system, ``info`` tells what it is, ``keys`` and ``sign`` vouch for it, ``case``
-evaluates cases with it, ``evaluate`` validates it.
+evaluates cases with it, ``verify`` computes their reports again, ``log`` checks the log of cases, ``evaluate`` validates it.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,17 +27,18 @@ from lindley.cli.options import (
     reads_table,
 )
 from lindley.errors import LindleyError
-from lindley.shown import file_name, json_text
+from lindley.settings import setting
+from lindley.shown import file_name
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
     from lindley.casework.validation import Validation
 
-__all__ = ["case", "evaluate", "info", "keys", "sign", "train"]
+__all__ = ["case", "evaluate", "info", "keys", "log", "sign", "train", "verify"]
 
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
-REPORT_ENDINGS = (".html", ".htm", ".json", ".csv")
+REPORT_ENDINGS = (".html", ".htm", ".json", ".csv", ".xlsx")
 Signed = Annotated[
     Path | None,
     typer.Option(
@@ -172,7 +173,8 @@ def case(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.csv or .json)."
+            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.html, .xlsx, .csv or "
+            ".json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
@@ -198,8 +200,31 @@ def case(
         str | None, typer.Option("--case", metavar="ID", help="The number of the case.", rich_help_panel=REPORT)
     ] = None,
     examiner: Annotated[str | None, typer.Option(help="Who examined it.", rich_help_panel=REPORT)] = None,
+    laboratory: Annotated[str | None, typer.Option(help="Where it was examined.", rich_help_panel=REPORT)] = None,
+    method: Annotated[str | None, typer.Option(help="How it was measured.", rich_help_panel=REPORT)] = None,
     trace_label: Annotated[str | None, typer.Option(help="What the trace is called.", rich_help_panel=REPORT)] = None,
+    trace_number: Annotated[str | None, typer.Option(help="Its number in the books.", rich_help_panel=REPORT)] = None,
     ref_label: Annotated[str | None, typer.Option(help="What the reference is called.", rich_help_panel=REPORT)] = None,
+    ref_number: Annotated[str | None, typer.Option(help="Its number in the books.", rich_help_panel=REPORT)] = None,
+    h1: Annotated[
+        str | None,
+        typer.Option(
+            help="The proposition of the same source, as a sentence; {trace} and {ref} in it are their labels. Default: that "
+            "of the scale.",
+            rich_help_panel=REPORT,
+        ),
+    ] = None,
+    h2: Annotated[
+        str | None, typer.Option(help="The proposition of another source, likewise.", rich_help_panel=REPORT)
+    ] = None,
+    case_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2; options win.",
+            rich_help_panel=REPORT,
+        ),
+    ] = None,
     allow_outside: Annotated[
         bool,
         typer.Option(
@@ -207,6 +232,14 @@ def case(
             help="Give an LR of items that look like another unit or another method all the same; the report says so.",
         ),
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="LINDLEY_LOG",
+            help="Add the case to this log (lindley-log.jsonl), which is begun if it is not there; 'lindley log' checks it.",
+        ),
+    ] = None,
     require_signature: Signed = None,
 ) -> None:
     """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
@@ -214,46 +247,89 @@ def case(
     Tables with several traces or references give the matrix of all LRs. Exit status: 0, or 2 with the reason if there is no
     LR to give; then nothing is printed on standard output, and nothing is written.
     """
-    if out is not None:
+    into_folder = out is not None and (out.is_dir() or not out.suffix)
+    if (
+        out is not None
+        and into_folder
+        and any(path.is_dir() and out.resolve() == path.resolve() for path in (trace, ref))
+    ):
+        raise LindleyError(f"--out {out} is a folder that is read: give another")
+    if out is not None and not into_folder:
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
-    from lindley.casework.laboratory import load_scale
+    if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
+        raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
+    from lindley.casework.laboratory import load_scale, read_notes
 
     words = load_scale(scale)
+    given = {
+        "case": case_id, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
+        "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
+    }  # fmt: skip
+    told = read_notes(case_file, given)
 
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
+    from lindley.casework.log import add_to_log, entry_of, require_log
     from lindley.system.system import load
 
+    if log is not None:
+        require_log(log)
     loaded = load(system, signed_by=require_signature)
     evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal)
     traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
-        case=case_id, examiner=examiner, trace_label=trace_label, ref_label=ref_label,
-        allow_outside=allow_outside or None, require_signature=require_signature, out=out,
+        **told, allow_outside=allow_outside or None, require_signature=require_signature, out=out,
     )  # fmt: skip
-    if len(traces.labels) == len(refs.labels) == 1:
-        notes = Notes(case_id, examiner, trace_label, ref_label, command)
-        evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
-        _show_case(evaluated, out, as_json, force)
+    notes = Notes(**told, command=command)
+
+    def keep(evaluated: Case | Batch, report: Path | None) -> None:
+        if log is None:
+            return
+        try:
+            add_to_log(log, [entry_of(evaluated, notes, report)])
+        except LindleyError as error:
+            written = "" if report is None else f" {report} was written, and is not in the log."
+            raise LindleyError(f"{error}{written}") from error
+
+    evaluate_pair = partial(evaluate_case, scale=words, language=language, notes=notes, allow_outside=allow_outside)
+    if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
+        evaluated = evaluate_pair(loaded, traces, refs)
+        _write_case(evaluated, out, force)
+        keep(evaluated, out)
+        _show_case(evaluated, out, as_json)
         return
-    if out is not None and out.suffix.lower() in (".html", ".htm"):
-        raise LindleyError(
-            f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
-            "--out matrix.csv or matrix.json for the matrix of LRs."
-        )
-    _show_batch(
-        evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json, force
-    )
+    _refuse_names_of_one(told, traces, refs)
+    batch = evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside)
+    if out is not None and into_folder:
+        _write_reports(batch, lambda one, other: evaluate_pair(loaded, one, other), out, force, keep)
+    else:
+        _write_matrix(batch, out, force)
+        keep(batch, out)
+    _show_batch(batch, out, as_json)
 
 
-def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:
-    from lindley.pages.case_words import describe_case
+def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
+    """A label or a number is of one item; those of several are in their table."""
+    for evidence in sides:
+        for name in (f"{evidence.which}_label", f"{evidence.which}_number"):
+            if name in told and len(evidence.labels) > 1:
+                raise LindleyError(
+                    f"{setting(name)} names one {evidence.which}, and there are {len(evidence.labels)}: leave it out, and they "
+                    "are called as in their table"
+                )
 
-    if out is not None and out.suffix.lower() == ".csv":
-        raise LindleyError("--out of one case is .html or .json; .csv is for the matrix of several.")
+
+def _write_case(evaluated: Case, out: Path | None, force: bool) -> None:
+    if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
+        raise LindleyError(f"--out of one case is .html or .json; {out.suffix.lower()} is for the matrix of several.")
     if out is not None:
         evaluated.write(out, replace=force)
+
+
+def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import describe_case
+
     if as_json:
         say_json(evaluated.to_json(), indent=1)
         return
@@ -262,24 +338,126 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) ->
         say(f"\nReport: {out}")
 
 
-def _show_batch(batch: Batch, out: Path | None, as_json: bool, force: bool) -> None:
-    from lindley.pages.case_words import batch_csv, batch_rows, describe_batch
+def _write_matrix(batch: Batch, out: Path | None, force: bool) -> None:
+    from lindley.pages.matrix import matrix_file
     from lindley.table.table import write_atomically
 
     if out is not None:
-        text = json_text(batch.to_json()) + "\n" if out.suffix.lower() == ".json" else batch_csv(batch)
-        write_atomically(out, text.encode("utf-8"), replace=force)
+        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+
+
+def _write_reports(
+    batch: Batch,
+    evaluate: Callable[[Evidence, Evidence], Case],
+    folder: Path,
+    force: bool,
+    keep: Callable[[Case, Path], None],
+) -> None:
+    """A report of every trace with every ref, and the matrix of them all, which leads to each."""
+    from lindley.experiment.folder import writable_folder
+    from lindley.pages.matrix import matrix_file, report_names
+    from lindley.table.table import write_atomically
+
+    names = report_names(batch)
+    matrices = ("matrix.html", "matrix.xlsx")
+    there = [name for name in (*matrices, *names.values()) if (folder / name).exists()]
+    if there and not force:
+        raise LindleyError(f"{folder / there[0]} is there already. Name another folder, or --force to replace it.")
+    traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
+    with writable_folder(folder), show_progress() as progress:
+        for number, ((i, k), name) in enumerate(names.items()):
+            progress.step("writing the reports", f"step {number + 1} of {len(names)}", number / len(names))
+            evaluated = evaluate(traces[i], refs[k])
+            evaluated.write(folder / name, replace=force)
+            keep(evaluated, folder / name)
+        for name in matrices:
+            write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
+
+
+def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import batch_rows, describe_batch
+
     if as_json:
         say_json(batch.to_json())
         return
     shown = batch_rows(batch)
     if shown is not None:
-        print_table("log10 LR", *shown, "* beyond what validation supports")
+        print_table("log10 LR, reported", *shown, "* calculated beyond what validation supports")
     say_prose(describe_batch(batch))
-    if out is not None:
+    if out is not None and out.is_dir():
+        say(f"\nReports: {batch.log10_lr.size}, in {out}\nMatrix:  {out / 'matrix.html'} and {out / 'matrix.xlsx'}")
+    elif out is not None:
         say(f"\nMatrix: {out}")
     elif shown is None:
         say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
+
+
+def verify(
+    reports: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Reports that 'lindley case' wrote, .html or .json; or folders of them.", metavar="REPORT…"
+        ),
+    ],
+    systems: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A system, or a folder of systems, to look into; may be given several times.", metavar="PATH"
+        ),
+    ] = None,
+) -> None:
+    """Compute the cases of reports again, and say whether it is the same LR, or where they part.
+
+    The measurements come from the report; its system is found by its SHA-256, in the folder of the report and in --systems.
+    Exit status: 0 if every report says what follows from its measurements, else 2.
+    """
+    from lindley.pages.case_record import reports_in, verify_reports
+    from lindley.pages.numerals import fixed
+    from lindley.version import __version__
+
+    found = reports_in(reports)
+    parted = 0
+    for each in verify_reports(found, systems or ()):
+        parted += not each.same
+        if each.record is None or not each.same:
+            say(f"{each.report}: not verified")
+            for problem in each.problems:
+                say_prose(f"  • {problem}")
+            continue
+        written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
+        say(
+            f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
+            f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
+        )
+    if len(found) > 1:
+        say(f"\n{len(found) - parted} of {len(found)} reports verified.")
+    raise typer.Exit(2 if parted else 0)
+
+
+def log(
+    file: Annotated[Path, typer.Argument(help="A log that 'lindley case --log' wrote.")],
+    holds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHA256", help="Say whether the entry with this digest, which was kept elsewhere, is there."
+        ),
+    ] = None,
+) -> None:
+    """Check a log of cases: tell of entries that are missing or edited, and of reports beside it that were changed.
+
+    Exit status: 0 if nothing is wrong, else 2.
+    """
+    from lindley.casework.log import changed_reports, read_log
+
+    read = read_log(file)
+    problems = [*read.problems, *changed_reports(read, file.parent)]
+    if holds is not None and not any(entry["sha256"] == holds.strip().lower() for entry in read.entries):
+        problems.append(f"no entry has the digest {holds}: the end was cut off, or entries were made anew")
+    for problem in problems:
+        say_prose(f"  • {problem}")
+    say(f"{file}: {len(read.entries)} entries, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
+    say(f"Last entry: {read.last}\n            Keep it elsewhere: --holds tells later whether it is still there.")
+    raise typer.Exit(2 if problems else 0)
 
 
 def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:

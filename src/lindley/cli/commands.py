@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 import typer.core
 
-from lindley.cli.casework import case, evaluate, info, keys, require_place, sign, train
+from lindley.cli.casework import case, evaluate, info, keys, log, require_place, sign, train, verify
 from lindley.cli.console import (
     fail,
     fits,
@@ -316,7 +316,7 @@ def compare(
         warn(remark)
 
 
-for command in (train, info, case, evaluate, keys, sign):
+for command in (train, info, case, verify, log, evaluate, keys, sign):
     app.command()(command)
 
 

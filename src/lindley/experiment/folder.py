@@ -50,6 +50,7 @@ __all__ = [
     "first_folder",
     "held_folder",
     "json_digest",
+    "lock_file",
     "read_arrays",
     "read_table_file",
     "read_unit",
@@ -117,7 +118,7 @@ def held_folder(folder: Path) -> Iterator[None]:
         while True:
             file = stack.enter_context(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b"))
             try:
-                _lock(file.fileno())
+                lock_file(file.fileno())
             except BlockingIOError as error:
                 raise LindleyError(
                     f"Somebody is at work in the folder {folder}: {_holder(path)}. Wait until that is done, or name another "
@@ -145,7 +146,7 @@ def held_folder(folder: Path) -> Iterator[None]:
                 path.unlink()
 
 
-def _lock(file: int) -> None:
+def lock_file(file: int) -> None:
     """Lock an open file for this process; BlockingIOError if another has it."""
     if sys.platform == "win32":
         import msvcrt

@@ -1,12 +1,12 @@
 """The report of a case: one HTML file, for the court first, for the expert below, on paper all of it.
 
-Its one script unfolds the details for printing, in browsers that cannot do so by style; the page is whole without it.
+Its one script unfolds the details for printing, in browsers that cannot do so by style; the page is whole without it. What
+`Case.to_json` says stands in it once more, as data that no browser runs or shows: `lindley verify` reads it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from platform import python_version
 from typing import Any
 
 from markupsafe import Markup
@@ -14,11 +14,11 @@ from markupsafe import Markup
 from lindley.casework.applicability import CHECKS
 from lindley.casework.case import Case
 from lindley.pages import case_drawings as drawings, case_figures as figures
+from lindley.pages.case_record import with_record
 from lindley.pages.case_words import WORDS, calibration_steps, conclusion, decided, verbal_range
 from lindley.pages.numerals import UNKNOWN, aligned, capital, fixed, measured, number, percent, ratio_text, with_units
 from lindley.pages.page import asset, render_page
 from lindley.system.names import ModelName
-from lindley.system.provenance import versions
 from lindley.table.table import with_unit
 from lindley.version import __version__
 
@@ -34,7 +34,7 @@ def render_case(case: Case) -> str:
     words, said = WORDS[case.language], case.explanation
     scale, sides = figures.scale_figure(case), (case.trace, case.ref)
     transform = _transform(case, words)
-    return render_page(
+    page = render_page(
         "case.html",
         {"first": asset("case.js")},
         language=case.language,
@@ -43,8 +43,9 @@ def render_case(case: Case) -> str:
         t=words,
         key=drawings.key_marks(),
         conclusion=conclusion(case),
+        identity=_identity(case),
         reported=ratio_text(said.log10_lr_bounded, case.language),
-        propositions=[f"{capital(text)}." for text in case.scale.propositions[case.language]],
+        propositions=[f"{capital(text)}." for text in case.propositions],
         remarks=[remark.in_language(case.language) for remark in case.remarks],
         notes=[note for evidence in sides for note in evidence.notes],
         measured=_measured(case),
@@ -61,10 +62,31 @@ def render_case(case: Case) -> str:
         transform=transform,
         system_facts=_system_facts(case, transform),
         checks=_checks(case),
-        versions={"lindley": __version__, "Python": python_version(), **versions()},
+        versions=case.versions,
         version=__version__,
         pairs=_pairs(case),
     )
+    return with_record(page, case.to_json())
+
+
+def _identity(case: Case) -> list[tuple[str, str]]:
+    """What the case and its items are called, where it is known."""
+    words, notes = WORDS[case.language], case.notes
+
+    def item(label: str, number: str | None) -> str:
+        return label if number is None else f"{label} ({words['number']} {number})"
+
+    facts = [
+        (words["laboratory"], notes.laboratory),
+        (words["case"], notes.case),
+        (words["trace"], item(case.trace_label, notes.trace_number)),
+        (words["ref"], item(case.ref_label, notes.ref_number)),
+        (words["examiner"], notes.examiner),
+        (words["d_method"], notes.method),
+        (words["date"], notes.date),
+        (words["system"], case.system.file),
+    ]
+    return [(name, fact) for name, fact in facts if fact]
 
 
 def _scatters(case: Case) -> list[Markup]:

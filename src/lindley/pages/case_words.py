@@ -4,8 +4,6 @@ and for the terminal the same of a batch and of a trained system.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -17,7 +15,6 @@ from lindley.casework.case import Batch, Case
 from lindley.casework.laboratory import LANGUAGES, Scale
 from lindley.pages.numerals import UNKNOWN, fixed, lr_text, number, percent, plain, ratio_text, shorten, with_units
 from lindley.pages.page import asset
-from lindley.shown import as_text_cell
 from lindley.system.kinds import CALIBRATIONS
 from lindley.system.names import ModelName
 from lindley.system.system import System
@@ -25,7 +22,6 @@ from lindley.table.scaling import Transform, TransformKind
 
 __all__ = [
     "WORDS",
-    "batch_csv",
     "batch_rows",
     "calibration_steps",
     "conclusion",
@@ -155,15 +151,14 @@ def describe_batch(batch: Batch) -> str:
 
 
 def batch_rows(batch: Batch) -> tuple[list[str], list[list[str]]] | None:
-    """Header and rows of a matrix that fits on a screen, with a star where the bounds are passed; else nothing."""
+    """Header and rows of a matrix of reported LRs that fits on a screen, with a star at the bounds; else nothing."""
     if max(batch.log10_lr.shape) > MOST_PRINTED:
         return None
     header = ["trace", *_told_apart(batch.ref.labels)]
     rows = []
     traces = _told_apart(batch.trace.labels)
     for label, llrs, bounded in zip(traces, batch.log10_lr.tolist(), batch.bounded.tolist(), strict=True):
-        cells = [f"{fixed(a)}{'' if a == b else '*'}" for a, b in zip(llrs, bounded, strict=True)]
-        rows.append([label, *cells])
+        rows.append([label, *(f"{fixed(b)}{'' if a == b else '*'}" for a, b in zip(llrs, bounded, strict=True))])
     return header, rows
 
 
@@ -171,16 +166,6 @@ def _told_apart(labels: Sequence[str]) -> list[str]:
     """Labels that are short enough for a table; those that look the same for it have their place behind them."""
     short = [shorten(label) for label in labels]
     return [each if short.count(each) == 1 else f"{each} (no. {place})" for place, each in enumerate(short, start=1)]
-
-
-def batch_csv(batch: Batch) -> str:
-    """The matrix of log10 LRs: a row for every trace, a column for every ref, numbers in full; labels are no formulas."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trace", *map(as_text_cell, batch.ref.labels)])
-    for label, row in zip(batch.trace.labels, batch.log10_lr.tolist(), strict=True):
-        writer.writerow([as_text_cell(label), *map(repr, row)])
-    return text.getvalue()
 
 
 def describe_training(system: System) -> str:
