@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
+from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Scale, Verbal, load_scale
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.settings import spoken
 from lindley.shown import json_text, visible
 from lindley.system.provenance import today
 from lindley.system.storage import require_finite
@@ -46,9 +48,12 @@ class Refusal(LindleyError):
     """No LR can be given: with every reason."""
 
     def __init__(self, remarks: list[Remark], language: str = "en") -> None:
-        self.remarks = remarks
-        reasons = "\n".join(f"  {visible(remark.in_language(language))}" for remark in remarks)
-        super().__init__(f"no LR is given for this case:\n{reasons}")
+        super().__init__(remarks, language)
+        self.remarks, self.language = remarks, language
+
+    def __str__(self) -> str:
+        reasons = (visible(spoken(remark.in_language(self.language))) for remark in self.remarks)
+        return "\n  ".join(["no LR is given for this case:", *reasons])
 
 
 def system_facts(system: System) -> dict[str, Any]:
@@ -234,10 +239,12 @@ def make_case(
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
+    ignore: Sequence[str] = (),
     sheet: str | None = None,
     hidden: Hidden | None = None,
     decimal: Decimal | None = None,
     allow_outside: bool = False,
+    allow_same_file: bool = False,
 ) -> Case:
     """Evaluate a case: one trace and one ref.
 
@@ -252,10 +259,13 @@ def make_case(
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
+        ignore: columns that differ within an item and do not matter, such as remarks; other such columns are an error.
         sheet: of an .xlsx file.
         hidden: what to do with hidden rows and columns of an .xlsx file, ``include`` or ``ignore``; else they are an error.
         decimal: the decimal mark, where numbers such as 1,934 could be 1.934 or 1934.
         allow_outside: give an LR of items that look like another unit or another method all the same; the report says so.
+        allow_same_file: give an LR of one file, or of the same measurements, on both sides, as a test of the method; the report
+            says so.
 
     Raises:
         Refusal: if an LR would be meaningless; with every reason.
@@ -263,33 +273,30 @@ def make_case(
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
     traces, refs = (
-        read_evidence(system, data, which, source_column=source, sheet=sheet, hidden=hidden, decimal=decimal)
+        read_evidence(system, data, which, source=source, ignore=ignore, sheet=sheet, hidden=hidden, decimal=decimal)
         for which, data in sides.items()
     )
     notes = Notes(case, examiner, trace_label, ref_label)
-    return evaluate_case(system, traces, refs, load_scale(scale), language, notes, allow_outside=allow_outside)
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+    return evaluate_case(system, traces, refs, load_scale(scale), language, notes, **allowed)
 
 
 def read_evidence(
     system: System,
     data: Any,
     which: Which,
-    *,
-    source_column: str | None = None,
-    sheet: str | None = None,
-    hidden: Hidden | None = None,
-    decimal: Decimal | None = None,
+    **reading: Any,
 ) -> Evidence:
-    """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item."""
+    """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item.
+
+    ``reading`` says how, by the names of `read_table`.
+    """
     name = None if isinstance(data, str | Path) else which
     if name is not None and columns_of(data) is None:
         data = dict(zip(system.columns, system.instances(data, which).T, strict=True))
     items = read_table(
         data,
-        source=source_column,
-        sheet=sheet,
-        hidden=hidden,
-        decimal=decimal,
+        **reading,
         features=system.features,
         units=system.column_units,
         transform=cast(TransformKind, system.transform),
@@ -309,6 +316,7 @@ def evaluate_case(
     notes: Notes | None = None,
     *,
     allow_outside: bool = False,
+    allow_same_file: bool = False,
 ) -> Case:
     """One trace against one ref.
 
@@ -318,9 +326,9 @@ def evaluate_case(
     for evidence in (trace, ref):
         if len(evidence.labels) != 1:
             raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
-    remarks = _checked(system, trace, ref, language, allow_outside)
+    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     explanation = explain(system, trace.side, ref.side)
-    remarks += check_pair(system, explanation.log10_lr, trace.items, ref.items)
+    remarks += check_llr(system, explanation.log10_lr)
     verbal = scale.describe(explanation.log10_lr_bounded, language)
     notes = notes if notes is not None else Notes()
     return Case(system, trace, ref, explanation, scale, verbal, tuple(remarks), notes, language)
@@ -334,17 +342,14 @@ def evaluate_batch(
     language: Language = "en",
     *,
     allow_outside: bool = False,
+    allow_same_file: bool = False,
 ) -> Batch:
     """Every trace against every ref.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
     """
-    remarks = _checked(system, trace, ref, language, allow_outside)
-    if copied := same_rows(trace.items, ref.items):
-        some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
-        message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
-        remarks.append(Remark("same-measurement", message, which="trace", items=tuple(copied)))
+    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
     lower, upper = system.bounds
@@ -359,12 +364,15 @@ def evaluate_batch(
     return Batch(system, trace, ref, llr, tuple(remarks), command)
 
 
-def _checked(system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool) -> list[Remark]:
+def _checked(
+    system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool, allow_same_file: bool
+) -> list[Remark]:
     remarks = [
         remark
         for evidence in (trace, ref)
         for remark in check_items(system, evidence.side, evidence.items, evidence.which, allow_outside=allow_outside)
     ]
+    remarks += check_sides(system, trace.items, ref.items, allow_same_file=allow_same_file)
     if refusals := [remark for remark in remarks if remark.refusal]:
         raise Refusal(refusals, language)
     return remarks

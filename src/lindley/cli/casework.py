@@ -7,7 +7,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +20,6 @@ from lindley.cli.options import (
     MOST,
     MOST_SEED,
     NEURAL,
-    READING,
     load_table,
     read_mates,
     reads_table,
@@ -165,10 +163,12 @@ def sign(
     say(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
+@reads_table("ignore_columns", "sheet", "hidden", "decimal")
 def case(
     system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
     trace: Annotated[Path, typer.Option(help="The measurements of the trace: a table; or a folder of tables.")],
     ref: Annotated[Path, typer.Option(help="The measurements of the reference: a table; or a folder of tables.")],
+    reading: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -180,14 +180,10 @@ def case(
     source_column: Annotated[
         str | None,
         typer.Option(
-            help="The column that tells items apart. Default: 'source', where there is one; else a file is one item."
+            help="The column that tells items apart. Default: 'source', where there is one; else a file is one item.",
+            rich_help_panel="Reading a table",
         ),
     ] = None,
-    sheet: Annotated[
-        str | None, typer.Option(help="The sheet of .xlsx files. Default: the first that is not hidden.")
-    ] = None,
-    hidden: Annotated[Literal["include", "ignore"] | None, typer.Option(help=READING["hidden"][1])] = None,
-    decimal: Annotated[Literal[".", ","] | None, typer.Option(help=READING["decimal"][1])] = None,
     scale: Annotated[
         str, typer.Option(help="Verbal scale: nfi, enfsi, or a YAML file.", rich_help_panel=REPORT)
     ] = "nfi",
@@ -207,6 +203,13 @@ def case(
             help="Give an LR of items that look like another unit or another method all the same; the report says so.",
         ),
     ] = False,
+    allow_same_file: Annotated[
+        bool,
+        typer.Option(
+            "--allow-same-file",
+            help="Give an LR of one file, or of the same rows, on both sides, to test the method; the report says so.",
+        ),
+    ] = False,
     require_signature: Signed = None,
 ) -> None:
     """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
@@ -224,17 +227,21 @@ def case(
     from lindley.system.system import load
 
     loaded = load(system, signed_by=require_signature)
-    evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal)
-    traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
+    settings = {"source": source_column} | {name.removesuffix("_columns"): value for name, value in reading.items()}
+    traces, refs = _every_problem(
+        lambda: read_evidence(loaded, trace, "trace", **settings), lambda: read_evidence(loaded, ref, "ref", **settings)
+    )
     command = _command(
-        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
+        system, trace=trace, ref=ref, source_column=source_column, **reading,
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         case=case_id, examiner=examiner, trace_label=trace_label, ref_label=ref_label,
-        allow_outside=allow_outside or None, require_signature=require_signature, out=out,
+        allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
+        require_signature=require_signature, out=out,
     )  # fmt: skip
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
     if len(traces.labels) == len(refs.labels) == 1:
         notes = Notes(case_id, examiner, trace_label, ref_label, command)
-        evaluated = evaluate_case(loaded, traces, refs, words, language, notes, allow_outside=allow_outside)
+        evaluated = evaluate_case(loaded, traces, refs, words, language, notes, **allowed)
         _show_case(evaluated, out, as_json, force)
         return
     if out is not None and out.suffix.lower() in (".html", ".htm"):
@@ -242,9 +249,7 @@ def case(
             f"there are {len(traces.labels)} traces and {len(refs.labels)} refs, and a report is of one of each: give "
             "--out matrix.csv or matrix.json for the matrix of LRs."
         )
-    _show_batch(
-        evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside), out, as_json, force
-    )
+    _show_batch(evaluate_batch(loaded, traces, refs, command, language, **allowed), out, as_json, force)
 
 
 def _show_case(evaluated: Case, out: Path | None, as_json: bool, force: bool) -> None:
@@ -320,9 +325,11 @@ def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] 
 
 def _command(system: Path, **options: object) -> str:
     """The command as it would be typed where its files are, so that somebody can repeat it; folders are nobody's business."""
-    from lindley.settings import option_value
+    from lindley.settings import option_list, option_value
 
     def typed(value: object) -> str:
+        if isinstance(value, tuple):
+            return option_list(*value)
         return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
 
     given = [

@@ -7,8 +7,8 @@ import itertools
 import math
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.columns import Decimal, Roles
+from lindley.table.columns import Decimal, Roles, split_unit
 from lindley.table.files import FORMULA, Grid, Shown, apostrophes, is_blank, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.lookalikes import look_alikes, visible
 
 __all__ = [
-    "Labels", "Numbers", "mark_findings", "number_findings", "parse_numbers", "read_labels", "similar_labels",
+    "Labels", "Numbers", "ask_about_labels", "mark_findings", "number_findings", "parse_numbers", "read_labels",
+    "similar_labels",
 ]  # fmt: skip
 
 EXCEL_ERRORS = frozenset(
@@ -110,6 +111,52 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
     known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
     sources = _array(source)
     return Labels(sources, sources if group is source else _array(group), _array(instance), known), findings
+
+
+def ask_about_labels(grid: Grid, roles: Roles, source: Texts) -> list[Finding]:
+    """Columns of a case that may tell items apart, and differ within what would be one: nobody knows whether these are several.
+
+    Text that differs is asked about; numbers are where they repeat as labels do, so that one which counts the measurements is
+    not. What is explained by a column that is asked about already, such as a description of the item, is not asked about.
+    """
+    others = [(_repeats_as_labels(grid, place), place) for place in roles.others]
+    parts = source.tolist()
+    findings = []
+    for repeats, place in sorted(others, key=lambda other: other[0] is not None):  # text first
+        labels, _ = _label_texts(grid, place)
+        held: dict[str, list[str]] = defaultdict(list)
+        for part, label in zip(parts, labels, strict=True):
+            if label:
+                held[part].append(label)
+        mixed = next(
+            (each for each in held.values() if len(set(each)) > 1 and (repeats is None or repeats(each))), None
+        )
+        if mixed is None:
+            continue
+        parts = [f"{part}\0{label}" for part, label in zip(parts, labels, strict=True)]
+        some = listing(quoted(dict.fromkeys(mixed)), 4)
+        message = f"the column differs within what would be one item ({some}): does it tell items apart"
+        name = grid.header[place]
+        fix = f"If so, name it with {setting('source', name)}; if it does not matter, leave it out with "
+        fix += setting("ignore", name)
+        findings.append(Finding("error", "several-items", f"{message}?", fix, grid.file, (), name))
+    return findings
+
+
+def _repeats_as_labels(grid: Grid, place: int) -> Callable[[Sequence[str]], bool] | None:
+    """Of a column of numbers, what tells whether those of an item repeat as labels do; ``None`` of one of text.
+
+    A whole number need repeat once only, unless the header gives a unit. Of other numbers, each must be there twice: measured
+    values may repeat by chance, and 1.1, 1.1, 1.2, 1.2 do not.
+    """
+    name = grid.header[place]
+    numbers = parse_numbers(grid.columns[place])
+    if name.casefold() != "instance" and not numbers.problems.keys() <= {"blank", "not-finite", "excel-error"}:
+        return None
+    values = numbers.values[np.isfinite(numbers.values)]
+    if (values == np.round(values)).all() and split_unit(name)[1] is None:
+        return lambda labels: len(set(labels)) < len(labels)
+    return lambda labels: min(Counter(labels).values()) > 1
 
 
 def _label_texts(grid: Grid, place: int) -> tuple[list[str], list[Finding]]:

@@ -16,7 +16,15 @@ import numpy as np
 from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.cells import Numbers, mark_findings, number_findings, parse_numbers, read_labels, similar_labels
+from lindley.table.cells import (
+    Numbers,
+    ask_about_labels,
+    mark_findings,
+    number_findings,
+    parse_numbers,
+    read_labels,
+    similar_labels,
+)
 from lindley.table.check import Measurements, Summary, check_counts, check_features, check_range, check_rows, summarise
 from lindley.table.columns import (
     ROLES,
@@ -89,7 +97,7 @@ def read_table(
         group: likewise, of sources that are related, such as two windows of one vehicle; else ``group``, if it is there.
         instance: likewise, the column that numbers the measurements of a source; else ``instance``, if it is there.
         include: columns that are the features, and no others.
-        ignore: columns to leave out.
+        ignore: columns to leave out. In a ``case``, a column that may tell items apart must be named here or as the source.
         features: the features of a system, which the table must have; they are taken in this order, by their names with or
             without a unit, and others are left out. Of an array, the names of its columns.
         units: one for all features (``ppm``), some by name (``K39=ppm,Fe57=%``, or a dictionary), or one for each. A header
@@ -156,6 +164,8 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     transform = reading.applied
     roles, role_findings = assign_roles(grid, reading)
     labels, label_findings = read_labels(grid, roles, str(reading.name) if reading.purpose == "case" else None)
+    if labels is not None and reading.purpose == "case":
+        label_findings += ask_about_labels(grid, roles, labels.source)
     parsed = _parse(grid, roles, labelled=labels is not None)
     findings = findings + role_findings + label_findings + mark_findings(grid, parsed, reading.decimal)
     for place, numbers in parsed.items():

@@ -1,0 +1,226 @@
+"""Slips of a hand that would give a case another LR than its examiner means: each is refused, or said, in its own words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lindley.casework.case import Refusal, read_evidence
+from lindley.settings import speaking
+from lindley.table.findings import TableError
+from tests.attacks.door import Answer, lindley
+from tests.attacks.test_cases import plain
+from tests.casework.factory import FEATURES, items, population
+from tests.casework.golden.make import FOLDER
+
+SYSTEM = FOLDER / "normal-logistic.safetensors"
+Columns = dict[str, list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def on_the_command_line() -> Iterator[None]:
+    with speaking("shell"):
+        yield
+
+
+def measured(n: int, rows: int, seed: int = 5) -> np.ndarray:
+    """Several items of the population, one under the other."""
+    return np.round(np.concatenate(items(seed, n, rows)), 5)
+
+
+def write(path: Path, columns: Columns, values: np.ndarray, features: tuple[str, ...] = FEATURES) -> Path:
+    """A table with columns beside those of the features."""
+    rows = zip(*columns.values(), *values.T.tolist(), strict=True)
+    lines = [",".join(f'"{name}"' for name in (*columns, *features)), *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def evaluate(folder: Path, columns: Columns, *options: str, rows: int = 12) -> Answer:
+    """The command on a trace with these columns beside its features, of one window throughout."""
+    values = measured(1, rows + 2)
+    trace, ref = write(folder / "trace.csv", columns, values[:rows]), write(folder / "ref.csv", {}, values[rows:])
+    return lindley("case", SYSTEM, "--trace", trace, "--ref", ref, "--json", *options)
+
+
+WINDOWS = ["W1"] * 3 + ["W2"] * 3 + ["W3"] * 3 + ["W4"] * 3
+COUNT = [1, 2, 3] * 4
+ASKED: dict[str, tuple[Columns, list[str]]] = {
+    # columns of a trace of twelve measurements, and those that are asked about
+    "four windows": ({"item": WINDOWS}, ["item"]),
+    "four windows, out of order": ({"item": COUNT}, ["item"]),
+    "numbers of windows": ({"window": [101] * 6 + [102] * 6}, ["window"]),
+    "numbers with a point": ({"window": [1.1] * 6 + [1.2] * 6}, ["window"]),
+    "one of each": ({"item": [f"W{k}" for k in range(12)]}, ["item"]),
+    "text and its number": ({"nr": COUNT, "item": WINDOWS}, ["item"]),
+    "a description of each": ({"item": WINDOWS, "colour": ["green"] * 6 + ["brown"] * 6}, ["item"]),
+    "two questions": ({"item": WINDOWS, "day": ["Mon", "Tue", "Wed"] * 4}, ["item", "day"]),
+    "merged cells": ({"item": ["W1", *[""] * 5, "W2", *[""] * 5]}, ["item"]),
+    "another window in the last row": ({"item": ["W1"] * 11 + ["W2"]}, ["item"]),
+    "one source of two panes": ({"source": ["S"] * 12, "pane": ["a"] * 6 + ["b"] * 6}, ["pane"]),
+    "a group that differs": ({"group": ["car 1"] * 6 + ["car 2"] * 6}, ["group"]),
+    "an instance that starts again": ({"instance": COUNT}, ["instance"]),
+    "numbers and text": ({"item": [1] * 6 + ["1b"] * 6}, ["item"]),
+    "truth values": ({"control": ["TRUE"] * 6 + ["FALSE"] * 6}, ["control"]),
+    "dates": ({"day": ["2026-01-02"] * 6 + ["2026-01-03"] * 6}, ["day"]),
+    # what is not asked about
+    "the number of the measurement": ({"instance": list(range(1, 13))}, []),
+    "a number under another name": ({"nr": list(range(12))}, []),
+    "an instance with letters": ({"instance": list("abcdefghijkl")}, []),
+    "one window": ({"item": ["W1"] * 12}, []),
+    "one window, in a merged cell": ({"item": ["W1", *[""] * 11]}, []),
+    "an element that is not used": ({"Ca42": [0.5, 0.5, *np.arange(10) / 7]}, []),
+    "an element in whole ppm": ({"Al27 [ppm]": [650, 651, 650, *range(652, 661)]}, []),
+    "an empty column": ({"remark": [""] * 12}, []),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_column_that_may_tell_items_apart_is_asked_about(name: str, tmp_path: Path) -> None:
+    columns, asked = ASKED[name]
+    answer = evaluate(tmp_path, columns)
+    if not asked:
+        assert answer.status == 0, answer.err
+        assert json.loads(answer.out)["trace"]["instances"] == 12
+        return
+    assert (answer.status, answer.out) == (2, "")
+    said = " ".join(answer.err.split())
+    for column in asked:
+        assert f"column '{column}': the column differs within what would be one item" in said
+        assert f"name it with --source-column {column};" in said
+        assert f"leave it out with --ignore-columns {column}." in said
+    assert said.count("does it tell items apart?") == len(asked)
+
+
+def test_the_answers_to_that_question(tmp_path: Path) -> None:
+    columns: Columns = {"item": WINDOWS, "nr": COUNT, "remark, if any": list("abcdefghijkl")}
+    told = json.loads(evaluate(tmp_path, columns, "--ignore-columns", '"remark, if any",item,nr').out)
+    assert told["trace"]["instances"] == 12
+    assert [each["message"] for each in told["trace"]["findings"]] == [
+        "trace.csv: left out, as it was asked for: 'item', 'nr' and 'remark, if any'."
+    ]
+    assert """--ignore-columns '"remark, if any",item,nr'""" in told["command"]
+    write(tmp_path / "ref2.csv", {"item": ["R", "R"]}, measured(1, 2, 9))
+    answer = lindley(
+        "case", SYSTEM, "--trace", tmp_path / "trace.csv", "--ref", tmp_path / "ref2.csv", "--json",
+        "--source-column", "item", "--ignore-columns", '"remark, if any"',
+    )  # fmt: skip
+    assert json.loads(answer.out)["traces"] == ["W1", "W2", "W3", "W4"]
+
+
+def test_a_feature_cannot_be_left_out(tmp_path: Path) -> None:
+    answer = evaluate(tmp_path, {}, "--ignore-columns", "K39")
+    assert "column 'K39': the column is asked to be feature and ignored at once" in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize("which", ["a folder", "a data frame", "a workbook"])
+def test_every_door_asks(which: str, tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(measured(2, 3), columns=list(FEATURES)).assign(item=["W1"] * 3 + ["W2"] * 3)
+    data: Any = frame
+    if which == "a folder":
+        frame.to_csv(tmp_path / "x.csv", index=False)
+        data = tmp_path
+    elif which == "a workbook":
+        data = tmp_path / "x.xlsx"
+        frame.to_excel(data, index=False)
+    with pytest.raises(TableError, match=r"'item': the column differs .* \('W1' and 'W2'\)"):
+        read_evidence(plain(), data, "trace")
+    assert read_evidence(plain(), data, "trace", source="item").labels == ("W1", "W2")
+
+
+def sides(folder: Path, trace: np.ndarray, ref: np.ndarray) -> tuple[Path, Path]:
+    return write(folder / "trace.csv", {}, trace), write(folder / "ref.csv", {}, ref)
+
+
+def in_case(trace: Path, ref: Path, *options: str) -> Answer:
+    return lindley("case", SYSTEM, "--trace", trace, "--ref", ref, "--json", *options)
+
+
+def of_two(folder: Path) -> tuple[Path, Path]:
+    """A table of two items, against itself."""
+    file = write(folder / "all.csv", {"source": ["A", "A", "B", "B"]}, measured(2, 2))
+    return file, file
+
+
+def renamed(folder: Path) -> tuple[Path, Path]:
+    trace, ref = sides(folder, measured(1, 2), measured(1, 2, 9))
+    ref.write_bytes(trace.read_bytes())
+    return trace, ref
+
+
+def in_a_folder(folder: Path) -> tuple[Path, Path]:
+    trace, _ = sides(folder, measured(1, 2), measured(1, 2))
+    (folder / "refs").mkdir()
+    write(folder / "refs" / "other.csv", {}, measured(1, 2, 9))
+    (folder / "refs" / "copy.csv").write_bytes(trace.read_bytes())
+    return trace, folder / "refs"
+
+
+SAME: dict[str, tuple[Callable[[Path], tuple[Path, Path]], str]] = {
+    "one file twice": (lambda folder: (sides(folder, measured(1, 2), measured(1, 2))[0],) * 2, "one file, 'trace.csv'"),
+    "one file of two items": (of_two, "one file, 'all.csv'"),
+    "a copy of the file": (renamed, "one file, 'trace.csv'"),
+    "a copy in a folder": (in_a_folder, "one file, 'trace.csv'"),
+    "rows in another order": (
+        lambda folder: sides(folder, measured(1, 3), measured(1, 3)[::-1]),
+        "Trace 'trace': a meas",
+    ),
+    "one row that was pasted": (
+        lambda folder: sides(folder, measured(1, 4)[:2], measured(1, 4)[1:]),
+        "identical to one",
+    ),
+    "more digits": (lambda folder: sides(folder, measured(1, 2), measured(1, 2) * (1 + 1e-12)), "identical to one"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_thing_on_both_sides_is_refused_and_can_be_asked_for(name: str, tmp_path: Path) -> None:
+    make, message = SAME[name]
+    files = make(tmp_path)
+    refused = in_case(*files)
+    assert (refused.status, refused.out) == (2, "")
+    said = " ".join(refused.err.split())
+    assert message in said
+    assert "For a test of the method, --allow-same-file gives an LR all the same, and the report says so." in said
+    told = json.loads(in_case(*files, "--allow-same-file").out)
+    (warned,) = (each for each in told["warnings"] if each["code"] in ("same-file", "same-measurement"))
+    assert message in warned["message"]
+    assert "because it was asked for all the same, as a test of the method: it is no evidence." in warned["message"]
+    assert "--allow-same-file" in told["command"]
+
+
+def test_the_report_of_a_test_of_the_method_says_so(tmp_path: Path) -> None:
+    trace, _ = sides(tmp_path, measured(1, 2), measured(1, 2))
+    with speaking("python"), pytest.raises(Refusal, match="allow_same_file=True gives an LR all the same"):
+        plain().case(trace, trace)
+    plain().case(trace, trace, allow_same_file=True, language="nl").write(tmp_path / "r.html")
+    assert "als test van de methode: bewijs is het niet" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_coarse_measurements_may_be_equal_by_chance(tmp_path: Path) -> None:
+    """Where training data are equal too, as rounded ones of one feature are, that is no reason to refuse a case."""
+    of = plain()
+    coarse = replace(of, casework=replace(of.casework, digests=(*of.digests[1:], of.digests[1])))
+    files = sides(tmp_path, measured(1, 4)[:2], measured(1, 4)[1:])
+    (said,) = (each.message for each in coarse.case(*files).remarks if each.code == "same-measurement")
+    assert said.endswith("Equal measurements are among the training data as well, so that it may be chance.")
+    with pytest.raises(Refusal, match=r"from one file, 'trace\.csv'"):
+        coarse.case(files[0], files[0])
+
+
+def test_which_measurements_were_in_the_training_data(tmp_path: Path) -> None:
+    values, _ = population(40, 3, 7)
+    trace, ref = sides(tmp_path, np.round(values[[51, 53]], 5), measured(1, 2))
+    told = json.loads(in_case(trace, ref).out)
+    (said,) = (each["message"] for each in told["warnings"] if each["code"] == "seen-in-training")
+    assert "2 of 2 measurements are among those that the system was trained on" in said
+    assert "here rows 1, 2, in its training table" in said
+    assert "rows 52, 54, counted without the header" in said
