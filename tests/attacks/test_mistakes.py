@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lindley as lindley_package
 from lindley.casework.case import Refusal, read_evidence
+from lindley.errors import LindleyError
 from lindley.settings import speaking
+from lindley.table import examine_table, read_table
 from lindley.table.findings import TableError
+from lindley.table.table import Table
 from tests.attacks.door import Answer, lindley
 from tests.attacks.test_cases import plain
 from tests.casework.factory import FEATURES, items, population
@@ -224,3 +228,81 @@ def test_which_measurements_were_in_the_training_data(tmp_path: Path) -> None:
     assert "2 of 2 measurements are among those that the system was trained on" in said
     assert "here rows 1, 2, in its training table" in said
     assert "rows 52, 54, counted without the header" in said
+
+
+MEASURED, SOURCE = population(16, 3, 3, 3)
+VALUES = np.round(MEASURED, 4)
+NUMBER = np.unique(SOURCE, return_inverse=True)[1]
+SPOILT: dict[str, tuple[np.ndarray, str, str]] = {
+    # a column x4 beside x1, x2 and x3, and what is said of it
+    "a constant": (np.full(48, 7.0), "constant-feature", "the feature is constant (7)"),
+    "a sum": (VALUES.sum(axis=1), "dependent-feature", "follows from 'x1', 'x2' and 'x3'"),
+    "the rest to 100": (100 - VALUES.sum(axis=1), "dependent-feature", "follows from 'x1', 'x2' and 'x3'"),
+    "the sum of two": (VALUES[:, 0] + VALUES[:, 2], "dependent-feature", "follows from 'x1' and 'x3' in every"),
+    "a mean, in other units": (
+        2e4 + 1e3 * VALUES.mean(axis=1),
+        "dependent-feature",
+        "follows from 'x1', 'x2' and 'x3'",
+    ),
+    "a multiple": (2.5 * VALUES[:, 1], "dependent-feature", "the feature follows from 'x2'"),
+    "a number of the piece": (np.tile([1.0, 2, 3], 16), "looks-like-instance", "counts up within every source"),
+    "pieces out of order": (np.tile([3.0, 1, 2], 16), "looks-like-instance", "an instance number"),
+    "a number of the row": (np.arange(1.0, 49), "looks-like-instance", "looks like a row number"),
+    "what is left of each source": (
+        np.tile([-0.5, 0, 0.5], 16),
+        "no-between-variation",
+        "the same mean in every source",
+    ),
+    "the number of the source": (NUMBER + 0.0, "no-within-variation", "the same in all measurements of a source"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_columns_that_make_matrices_singular_are_errors(name: str) -> None:
+    extra, code, message = SPOILT[name]
+    examined = examine_table(np.column_stack([VALUES, extra]), source=SOURCE)
+    (error,) = (each for each in examined.findings if each.level == "error")
+    assert (error.code, error.column) == (code, "x4")
+    assert message in error.message
+    assert "--ignore-columns x4" in str(error)
+
+
+@pytest.mark.parametrize("extra", [np.round(VALUES.sum(axis=1), 2), VALUES[:, 0] * VALUES[:, 1], np.arange(48) % 5.0])
+def test_columns_that_are_only_close_to_it_are_none(extra: np.ndarray) -> None:
+    assert not [
+        each
+        for each in examine_table(np.column_stack([VALUES, extra]), source=SOURCE).findings
+        if each.level == "error"
+    ]
+
+
+def test_the_logarithms_of_shares_are_independent() -> None:
+    shares = np.abs(VALUES) + 0.1
+    shares = np.column_stack([shares, 100 - shares.sum(axis=1)])
+    assert {each.code for each in examine_table(shares, source=SOURCE).findings} >= {"dependent-feature"}
+    assert examine_table(shares, source=SOURCE, transform="log10").table is not None
+
+
+@pytest.mark.parametrize("model", ["tlm", "tlm-kde", "ht-plda"])
+def test_what_a_model_cannot_invert_is_said_in_words(model: str) -> None:
+    """A column that differs in one cell passes the check, and leaves folds of sources without any scatter in it."""
+    table = read_table(np.column_stack([VALUES, np.r_[np.ones(47), 2]]), source=SOURCE)
+    with pytest.raises(LindleyError, match=rf"{model} cannot be fitted, .* are 'x4' \(2\), .* --ignore-columns"):
+        lindley_package.train(table, model, replicates=0)
+
+
+@pytest.mark.filterwarnings("ignore::lindley.models.classical.ShrinkageWarning")
+def test_an_offset_of_each_source_gives_no_traceback() -> None:
+    table = read_table(np.column_stack([VALUES, VALUES[:, 0] + NUMBER]), source=SOURCE)
+    with pytest.raises(LindleyError, match="ht-plda cannot be fitted, as some features, or sums of them, hardly vary"):
+        lindley_package.train(table, "ht-plda", replicates=0)
+
+
+@pytest.mark.filterwarnings("ignore::lindley.models.classical.ShrinkageWarning")
+@pytest.mark.parametrize("model", ["tlm", "robust", "ntlm-single-pairs-n1-common"])
+def test_a_table_that_no_check_saw_gives_no_traceback(model: str) -> None:
+    """Arrays go around the checks of a file."""
+    table = Table.from_arrays(np.column_stack([VALUES, np.tile([1.0, 2, 3], 16)]), SOURCE, name="panes")
+    options = {"epochs": 2} if model.startswith("ntlm") else None
+    with pytest.raises(LindleyError, match=rf"panes: {model}.* cannot be fitted, .* 'x4' \(3\)"):
+        lindley_package.train(table, model, replicates=0, options=options)
