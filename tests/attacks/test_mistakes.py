@@ -306,3 +306,40 @@ def test_a_table_that_no_check_saw_gives_no_traceback(model: str) -> None:
     options = {"epochs": 2} if model.startswith("ntlm") else None
     with pytest.raises(LindleyError, match=rf"panes: {model}.* cannot be fitted, .* 'x4' \(3\)"):
         lindley_package.train(table, model, replicates=0, options=options)
+
+
+def encoded(name: str, encoding: str, folder: Path, more: bytes = b"") -> Path:
+    """A table for training whose first source has this name."""
+    values = population(8, 3, 7)[0]
+    lines = ["source,K39,Ti49,Mn55,Rb85"]
+    lines += [f"{name if at < 3 else at // 3},{','.join(f'{x:.5f}' for x in row)}" for at, row in enumerate(values)]
+    path = folder / "t.csv"
+    path.write_bytes("\n".join(lines).encode(encoding) + more)
+    return path
+
+
+@pytest.mark.parametrize("name", ["Süd", "café", "naïve – “x”", "10 µm", "25 °C", "€", "Årsta"])
+def test_files_of_windows_are_read_with_a_note(name: str, tmp_path: Path) -> None:
+    table = read_table(encoded(name, "cp1252", tmp_path))
+    assert name in table.sources
+    (note,) = (each for each in table.findings if each.code == "windows-1252")
+    assert note.level == "note"
+    assert "is not UTF-8, and was read as Windows-1252, with the letters" in note.message
+    assert all(each in note.message for each in name if not each.isascii())
+
+
+MIXED_UP: dict[str, tuple[str, str, bytes]] = {
+    "DOS": ("Süd", "cp850", b""),
+    "the old Mac": ("Süd", "mac_roman", b""),
+    "UTF-8 and Windows in one file": ("Süd", "cp1252", "\nüber,1,2,3,4".encode()),
+    "the mark of UTF-8 in front of Windows": ("Süd", "cp1252", b""),
+}
+
+
+@pytest.mark.parametrize("name", MIXED_UP)
+def test_files_that_could_be_several_things_are_refused(name: str, tmp_path: Path) -> None:
+    path = encoded(*MIXED_UP[name][:2], tmp_path, MIXED_UP[name][2])
+    if name.startswith("the mark"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    with pytest.raises(TableError, match=r"row 2: byte \d+ \(0x..\) is not UTF-8 text. .* save with encoding UTF-8"):
+        read_table(path)

@@ -120,10 +120,10 @@ CASES = [
     Case("binary csv", "binary-file", b"\x89PNG\r\n\x00\x01", ("binary", "CSV UTF-8")),
     Case("workbook named csv", "binary-file", xlsx_bytes(typed()), ("Excel workbook", "ending .xlsx")),
     Case(
-        "latin-1",
+        "the code page of DOS",
         "not-utf8",
-        csv_bytes(good()).replace(b"S2", "Süd".encode("latin-1"), 1),
-        ("row 5", "byte 77 (0xfc)", "UTF-8", "Save As"),
+        csv_bytes(good()).replace(b"S2", "Süd".encode("cp850"), 1),
+        ("row 5", "byte 77 (0x81)", "UTF-8", "Save As"),
         (5,),
     ),
     Case(
