@@ -343,3 +343,63 @@ def test_files_that_could_be_several_things_are_refused(name: str, tmp_path: Pat
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     with pytest.raises(TableError, match=r"row 2: byte \d+ \(0x..\) is not UTF-8 text. .* save with encoding UTF-8"):
         read_table(path)
+
+
+def limited(folder: Path, *cells: str, mark: str = ".") -> Path:
+    """A table for training whose first values of Rb85 are these."""
+    values, source = population(8, 3, 7)
+    rows = [
+        [label, *(f"{5 + x:.5f}".replace(".", mark) for x in row)] for label, row in zip(source, values, strict=True)
+    ]
+    for row, cell in zip(rows, cells, strict=False):
+        row[-1] = cell
+    path = folder / "t.csv"
+    path.write_text("\n".join(";".join(row) for row in [["source", *FEATURES], *rows]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("choice", "share"), [("half", 0.5), ("limit", 1.0), ("sqrt2", 2**-0.5)])
+@pytest.mark.parametrize("mark", [".", ","])
+def test_values_below_the_limit_are_read_as_was_chosen(choice: Any, share: float, mark: str, tmp_path: Path) -> None:
+    path = limited(tmp_path, f"<0{mark}02", f"< 0{mark}4", mark=mark)
+    refused = lindley("check", path)
+    assert refused.status == 2
+    said = " ".join(refused.text.split())
+    assert "are below the detection limit" in said
+    assert "with --below-limit half (or limit, or sqrt2), or leave the column out with --ignore-columns Rb85" in said
+    table = read_table(path, below_limit=choice)
+    np.testing.assert_allclose(table.values[:2, -1], np.array([0.02, 0.4]) * share)
+    (warned,) = (each for each in table.findings if each.code == "below-limit")
+    assert (warned.level, warned.rows) == ("warning", (2, 3))
+    assert "2 below the detection limit" in warned.message
+
+
+@pytest.mark.parametrize("cell", ["<", "<0", "<-1", "<x", ">5", "<<2", "<1,2.3", "n.d.", "~0.02", "< LOD"])
+def test_what_is_no_limit_is_no_number(cell: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"'Rb85': .* is not a number"):
+        read_table(limited(tmp_path, cell), below_limit="half")
+
+
+def test_marks_of_limits_count(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"a decimal comma \('<0,02'\) in a file of decimal points"):
+        read_table(limited(tmp_path, "<0,02"), below_limit="half")
+
+
+def test_a_case_states_what_it_did_with_limits(tmp_path: Path) -> None:
+    values = measured(1, 4)
+    trace, ref = sides(tmp_path, values[:2], values[2:])
+    lines = trace.read_text(encoding="utf-8").splitlines()
+    limit = 2 * abs(values[0, -1])
+    trace.write_text("\n".join([lines[0], lines[1].rpartition(",")[0] + f",<{limit:.5f}", lines[2]]), encoding="utf-8")
+    refused = in_case(trace, ref)
+    assert (refused.status, refused.out) == (2, "")
+    assert "is below the detection limit. Say what they are to be read as with --below-limit half" in " ".join(
+        refused.err.split()
+    )
+    answer = in_case(trace, ref, "--below-limit", "half", "--allow-outside")
+    told = json.loads(answer.out)
+    (said,) = (each["message"] for each in told["warnings"] if each["code"] == "below-limit")
+    assert said.startswith(
+        f"trace.csv, row 2, column 'Rb85': 1 below the detection limit ('<{limit:.5f}') read as half of the"
+    )
+    assert "--below-limit half" in told["command"]

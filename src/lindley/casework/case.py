@@ -20,7 +20,7 @@ from lindley.shown import json_text, visible
 from lindley.system.provenance import today
 from lindley.system.storage import require_finite
 from lindley.system.system import System
-from lindley.table.columns import Decimal
+from lindley.table.columns import BelowLimit, Decimal
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
 from lindley.table.scaling import TransformKind
@@ -243,6 +243,7 @@ def make_case(
     sheet: str | None = None,
     hidden: Hidden | None = None,
     decimal: Decimal | None = None,
+    below_limit: BelowLimit | None = None,
     allow_outside: bool = False,
     allow_same_file: bool = False,
 ) -> Case:
@@ -263,6 +264,7 @@ def make_case(
         sheet: of an .xlsx file.
         hidden: what to do with hidden rows and columns of an .xlsx file, ``include`` or ``ignore``; else they are an error.
         decimal: the decimal mark, where numbers such as 1,934 could be 1.934 or 1934.
+        below_limit: what <0.02 is read as: ``half`` of the limit, the ``limit``, or ``sqrt2``; else it is an error.
         allow_outside: give an LR of items that look like another unit or another method all the same; the report says so.
         allow_same_file: give an LR of one file, or of the same measurements, on both sides, as a test of the method; the report
             says so.
@@ -272,10 +274,9 @@ def make_case(
         TableError: with everything that is wrong with the measurements.
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
-    traces, refs = (
-        read_evidence(system, data, which, source=source, ignore=ignore, sheet=sheet, hidden=hidden, decimal=decimal)
-        for which, data in sides.items()
-    )
+    reading = {"source": source, "ignore": ignore, "sheet": sheet, "hidden": hidden, "decimal": decimal}
+    reading["below_limit"] = below_limit
+    traces, refs = (read_evidence(system, data, which, **reading) for which, data in sides.items())
     notes = Notes(case, examiner, trace_label, ref_label)
     allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, **allowed)

@@ -21,6 +21,7 @@ from lindley.table.scaling import Transform, TransformKind
 from lindley.table.workbook import Hidden
 
 __all__ = [
+    "BelowLimit",
     "Decimal",
     "Purpose",
     "Reading",
@@ -35,6 +36,8 @@ __all__ = [
 
 Purpose = Literal["split", "whole", "case"]
 Decimal = Literal[".", ","]
+BelowLimit = Literal["half", "limit", "sqrt2"]
+"""What a value below the detection limit is read as: half of the limit, the limit itself, or the limit over √2."""
 ROLES = ("source", "group", "instance")
 Units = tuple[str | None, ...]
 
@@ -57,6 +60,7 @@ class Reading:
     sheet: str | None = None
     hidden: Hidden | None = None
     decimal: Decimal | None = None
+    below_limit: BelowLimit | None = None
     allow_duplicates: bool = False
     purpose: Purpose = "split"
     name: str | None = None
@@ -65,7 +69,8 @@ class Reading:
         for each in ("include", "ignore"):
             names = getattr(self, each)
             object.__setattr__(self, each, (names,) if isinstance(names, str) else tuple(names))
-        for each, choice in (("hidden", get_args(Hidden)), ("decimal", get_args(Decimal))):
+        choices = {"hidden": get_args(Hidden), "decimal": get_args(Decimal), "below_limit": get_args(BelowLimit)}
+        for each, choice in choices.items():
             if getattr(self, each) not in (None, *choice):
                 raise LindleyError(f"{setting(each)} is {' or '.join(quoted(choice))}, and not {getattr(self, each)!r}")
 

@@ -1,5 +1,6 @@
 """Text files as columns of cells, before anybody decides what they mean: commas, semicolons or tabs between, in UTF-8 or
-Windows-1252."""
+Windows-1252.
+"""
 
 from __future__ import annotations
 
