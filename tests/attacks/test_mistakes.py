@@ -247,7 +247,6 @@ SPOILT: dict[str, tuple[np.ndarray, str, str]] = {
     "a multiple": (2.5 * VALUES[:, 1], "dependent-feature", "the feature follows from 'x2'"),
     "a number of the piece": (np.tile([1.0, 2, 3], 16), "looks-like-instance", "counts up within every source"),
     "pieces out of order": (np.tile([3.0, 1, 2], 16), "looks-like-instance", "an instance number"),
-    "a number of the row": (np.arange(1.0, 49), "looks-like-instance", "looks like a row number"),
     "what is left of each source": (
         np.tile([-0.5, 0, 0.5], 16),
         "no-between-variation",

@@ -658,6 +658,7 @@ CASES = [
         ("column 'id'", "row number", "--ignore-columns id"),
         (),
         "id",
+        "warning",
     ),
     Case(
         "instance number",

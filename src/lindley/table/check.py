@@ -127,14 +127,14 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             )
             findings.append(Finding("error", "no-within-variation", message, leave_out, data.file, (), name))
         elif finite.all():
-            kind, level = _running_number(data.raw[:, place], codes)
+            kind = _running_number(data.raw[:, place], codes)
             alike = _constant_between(values, codes, tolerance)
-            if kind:
+            if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
                 fix = f"If so, leave it out with {setting('ignore', name)}"
                 if kind != "a row number":
                     fix += f", or name it as the instance with {setting('instance', name)}"
-                level = "error" if alike else level
+                level: Level = "error" if alike else "warning"  # one mean in every source has no solution
                 findings.append(Finding(level, "looks-like-instance", message, fix, data.file, (), name))
             elif alike:
                 message = "the feature has the same mean in every source, and tells nothing about sources"
@@ -267,29 +267,26 @@ def _constant_within(values: Floats, codes: NDArray[np.intp], tolerance: float) 
     return bool(same.any()) and bool((np.abs(np.diff(values))[same] <= tolerance).all())
 
 
-def _running_number(values: Floats, codes: NDArray[np.intp]) -> tuple[str, Level]:
-    """What a column of whole numbers seems to count, if anything: rows of the table, or instances within each source.
-
-    That is an error, unless some source has a number twice, as the scores of a scale may be.
-    """
+def _running_number(values: Floats, codes: NDArray[np.intp]) -> str | None:
+    """What a column of whole numbers seems to count: rows of the table, or instances within each source."""
     start = values.min()
     if start not in (0, 1) or (values != np.round(values)).any():
-        return "", "error"
+        return None
     if np.array_equal(values, np.arange(len(values)) + start):
-        return "a row number", "error" if len(values) >= MIN_GROUPS else "warning"
+        return "a row number"
     order = np.lexsort((values, codes))
     values, codes = values[order], codes[order]
     begin = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
     sizes = np.diff(np.r_[begin, len(codes)])
     counted = np.arange(len(codes)) - np.repeat(begin, sizes)
     if np.array_equal(values, counted + start):
-        return "an instance number, which counts up within every source", "error"
+        return "an instance number, which counts up within every source"
     sets = {tuple(np.unique(part).tolist()) for part in np.split(values, begin[1:])}
     if len(sets) == 1:
         numbers = sets.pop()
         if len(numbers) > 1 and numbers == tuple(start + np.arange(len(numbers))):
-            return f"an instance number, the same {start:g} to {numbers[-1]:g} within every source", "warning"
-    return "", "error"
+            return f"an instance number, the same {start:g} to {numbers[-1]:g} within every source"
+    return None
 
 
 @dataclass(frozen=True)
