@@ -134,11 +134,12 @@ def stand_ins(page: str, folder: Path) -> None:
     _write_csv(folder / "trace.csv", header + cells[:2])
     _write_csv(folder / "ref.csv", header + cells[2:5])
     _write_csv(
-        folder / "traces.csv", [["source", *windows.features], *([f"t{k // 5}", *row] for k, row in enumerate(cells))]
+        folder / "traces.csv",
+        [["source", *windows.features], *([f"t{k // 5}", *row] for k, row in enumerate(cells) if k % 5 < 2)],
     )
     (folder / "windows").mkdir()
     for name, first in (("shop.csv", 0), ("car.csv", 5)):
-        _write_csv(folder / "windows" / name, header + cells[first : first + 5])
+        _write_csv(folder / "windows" / name, header + cells[first + 2 : first + 5])
     for text in (text for kind, text in blocks(_page(page)) if kind == "yaml"):
         for entry, name in (("models", "mine.yaml"), ("case", "case.yaml")):
             if entry in yaml.safe_load(text):

@@ -27,7 +27,7 @@ _CONTROLS = str.maketrans("", "", "\x02\x03\x1f")
 _COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "reference")}
 _COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
 _LISTS = ("include", "ignore")
-_FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap")
+_FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap", "allow_same_file")
 _OTHERWISE = {"folder": "out"}
 """Options that are called otherwise than the setting."""
 _PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")

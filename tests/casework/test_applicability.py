@@ -84,7 +84,8 @@ def test_seen_in_training(tmp_path: Path) -> None:
     seen = table().values[:4]
     found = remarks(tmp_path, seen[:1], seen[2:4])
     assert "1 of 1 measurements" in found["seen-in-training-trace"].message
-    assert "2 of 2 measurements" in found["seen-in-training-ref"].message
+    assert "2 of 2 measurements" in (said := found["seen-in-training-ref"].message)
+    assert "(here rows 1, 2, in its training table 'simulated' rows 3, 4, counted without the header)" in said
 
 
 def test_a_private_system_cannot_tell_what_was_seen(tmp_path: Path) -> None:
@@ -100,6 +101,8 @@ def test_the_same_measurement_on_both_sides(tmp_path: Path) -> None:
     values = usual(1)
     found = remarks(tmp_path, values[:2], values[1:])
     assert "was it copied" in found["same-measurement-trace"].message
+    assert found["same-measurement-trace"].refusal
+    assert remarks(tmp_path, values, values)["same-file-None"].refusal
 
 
 def test_beyond_the_bounds(tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_labels_with_braces_stay_what_they_are(tmp_path: Path) -> None:
     file = load(saved(tmp_path, "tlm"))
     path = write_csv(tmp_path / "t.csv", usual(1)[:1], source=["{which} {0}"])
     trace = read_evidence(file, path, "trace")
-    batch = evaluate_batch(file, trace, trace)
+    batch = evaluate_batch(file, trace, trace, allow_same_file=True)
     assert any("'{which} {0}'" in remark.message for remark in batch.remarks)
 
 
@@ -137,7 +140,7 @@ def test_a_batch_names_the_items_and_counts_the_rest(tmp_path: Path) -> None:
     file = load(saved(tmp_path, "tlm"))
     labels = [f"T{k}" for k in range(7)]
     path = write_csv(tmp_path / "t.csv", np.concatenate([usual(k, 1) for k in range(7)]), source=labels)
-    _, ref = evidence(tmp_path, file, usual(1), usual(2))
+    _, ref = evidence(tmp_path, file, usual(1), usual(20))
     batch = evaluate_batch(file, read_evidence(file, path, "trace"), ref)
     (single,) = [remark for remark in batch.remarks if remark.code == "single-measurement"]
     assert single.items == tuple(labels)

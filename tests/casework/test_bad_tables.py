@@ -91,7 +91,7 @@ def test_other_files_and_columns_are_refused(tmp_path: Path) -> None:
         speaking("shell"),
         pytest.raises(LindleyError, match="there is no column 'item', as --source-column asks for"),
     ):
-        read_evidence(plain(), good, "trace", source_column="item")
+        read_evidence(plain(), good, "trace", source="item")
 
 
 def test_one_label_in_two_files_is_refused(tmp_path: Path) -> None:

@@ -215,7 +215,9 @@ def test_seen_data_are_refused_and_counted(system: System, table: Table) -> None
     )
     overlap = find_overlap(system, mixed)
     assert (overlap.rows, overlap.sources, overlap.all_sources) == (6, 2, 122)
-    with pytest.raises(LindleyError, match=r"mixed: 6 of 726 measurements, of 2 of 122 sources.*--allow-overlap"):
+    with pytest.raises(
+        LindleyError, match=r"mixed: 6 of 726 measurements, of 2 of 122 sources \('old S0001' and .*allow_overlap=True"
+    ):
         validate(system, mixed, settings=QUICK)
     allowed = validate(system, mixed, settings=replace(QUICK, allow_overlap=True))
     assert any("6 of 726" in remark and "flatter" in remark for remark in allowed.remarks)

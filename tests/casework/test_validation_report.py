@@ -72,7 +72,7 @@ def test_without_criteria_figures_are_reported(files: Path, tmp_path: Path) -> N
     found = json.loads((tmp_path / "a" / "b" / "validation.json").read_text("utf-8"))
     assert found["verdict"] == "no criteria"
     assert {line["outcome"] for line in found["lines"]} == {"no criterion"}
-    assert found["overlap"] == {"rows": 0, "sources": 0, "all_rows": 240, "all_sources": 60}
+    assert found["overlap"] == {"rows": 0, "sources": 0, "all_rows": 240, "all_sources": 60, "labels": []}
     assert found["system"]["model"] == "tlm"
     assert [(step["trace"], step["ref"]) for step in found["coherence"]] == [(1, 1), (1, 2), (2, 2)]
     cllr = next(line for line in found["lines"] if line["metric"] == "cllr")

@@ -121,7 +121,8 @@ def test_an_instance_number_is_seen_in_any_order(size: int, start: int, seed: in
 )
 def test_other_numbers_are_no_instance_number(change) -> None:  # type: ignore[no-untyped-def]
     number = change(np.tile(np.arange(3.0), 8))[:, None]
-    assert check_features(measured(number, np.repeat(np.arange(8), 3)), logged=False) == []
+    found = check_features(measured(number, np.repeat(np.arange(8), 3)), logged=False)
+    assert set(codes(found)) <= {"no-between-variation"}
 
 
 def test_copies_within_and_between_sources_are_told_apart() -> None:

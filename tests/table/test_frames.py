@@ -174,7 +174,12 @@ def test_a_table_in_the_features_of_a_system() -> None:
 def test_items_of_a_case_are_few_and_need_no_source() -> None:
     columns = {"K39": [2.9, 2.9], "Ti49": [3.1, 3.1], "Si28": [2.0, 4.0], "note": ["x", "y"]}
     table = read_table(
-        pd.DataFrame(columns), features=["Ti49", "K39"], transform="ln", reference="Si28", purpose="case"
+        pd.DataFrame(columns),
+        ignore=["note"],
+        features=["Ti49", "K39"],
+        transform="ln",
+        reference="Si28",
+        purpose="case",
     )
     assert table.labels == ("table",)
     np.testing.assert_array_equal(table.measured, [[3.1, 2.9]] * 2)

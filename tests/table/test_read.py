@@ -192,9 +192,9 @@ def test_any_table_reads_back_the_same(table: Table, data: st.DataObject, tmp_pa
         path.write_bytes(write_text(table, delimiter, comma, quotes, data.draw(st.booleans())))
     examined = examine_table(path, allow_duplicates=True)
     errors = {finding.code for finding in examined.findings if finding.level == "error"}
-    if errors:  # five groups are too few, and the reader is right to say so
-        assert errors == {"too-few-sources"}
-        assert len(set(table.group)) < 6
+    if errors:  # five groups are too few, columns may differ in the first row alone, and the reader is right to say so
+        assert errors <= {"too-few-sources", "dependent-feature"}
+        assert "dependent-feature" in errors or len(set(table.group)) < 6
         return
     assert examined.table is not None
     assert_same(examined.table, table)

@@ -20,7 +20,7 @@ from lindley.system.system import System, row_digests
 from lindley.table.splits import Side
 from lindley.table.table import Table
 
-__all__ = ["CHECKS", "Remark", "check_items", "check_pair", "known_rows", "looks_foreign", "same_rows", "sd_outside"]
+__all__ = ["CHECKS", "Remark", "check_items", "check_llr", "check_sides", "known_rows", "looks_foreign", "sd_outside"]
 
 ABSURD_SD = 50.0
 """Standard deviations of the population outside its range beyond which values are in another unit, or of another material."""
@@ -51,6 +51,20 @@ _NOT_ALLOWED = {
 _ALLOWED = {
     "en": "There is an LR because it was asked for all the same; the population says little about it.",
     "nl": "Er is een LR omdat daar toch om is gevraagd; de populatie zegt er weinig over.",
+}
+_COPIED = {
+    "en": "Two measurements never agree that well: give each side its own. For a test of the method, "
+    f"{setting('allow_same_file')} gives an LR all the same, and the report says so.",
+    "nl": "Twee metingen stemmen nooit zo goed overeen: geef van beide kanten de eigen metingen. Voor een test van de methode "
+    f"geeft {setting('allow_same_file')} toch een LR, en het rapport vermeldt dat.",
+}
+_COPY_ALLOWED = {
+    "en": "There is an LR because it was asked for all the same, as a test of the method: it is no evidence.",
+    "nl": "Er is een LR omdat daar toch om is gevraagd, als test van de methode: bewijs is het niet.",
+}
+_CHANCE = {
+    "en": "Equal measurements are among the training data as well, so that it may be chance.",
+    "nl": "Ook in de trainingsgegevens staan gelijke metingen, zodat het toeval kan zijn.",
 }
 _BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "onder"}}
 
@@ -92,22 +106,40 @@ def check_items(system: System, side: Side, items: Table, which: Which, *, allow
     if not system.digests:
         remarks.append(_remark("training-unknown", which, side.source))
     if (known := known_rows(system, items)).any():
-        labels = side.source[np.unique(side.item[known])]
-        remarks.append(_remark("seen-in-training", which, labels, known=known.sum(), rows=len(known)))
+        remarks.append(_seen(system, side, items, which, known))
     return remarks
 
 
-def check_pair(system: System, llr: float, trace: Table, ref: Table) -> list[Remark]:
-    """One pair: what validation supports, and what looks like a slip."""
-    remarks = []
-    if copied := same_rows(trace, ref):
-        remarks.append(_remark("same-measurement", "trace", np.array(copied)))
+def check_sides(system: System, trace: Table, ref: Table, *, allow_same_file: bool = False) -> list[Remark]:
+    """Traces and refs together: the same file on both sides, or measurements of the one among those of the other.
+
+    Coarse measurements may be equal by chance. Where some of the training data are, equal ones are a warning, and one file on
+    both sides is refused all the same.
+    """
+    shared = set(row_digests(ref.values)).intersection(row_digests(trace.values))
+    if not shared:
+        return []
+    copied = np.array([digest in shared for digest in row_digests(trace.values)], dtype=bool)
+    labels = np.array(trace.labels)[np.unique(trace.item[copied])]
+    there = {digest for _, digest in ref.files}
+    files = [name for name, digest in trace.files if digest in there]
+    chance = len(set(system.digests)) < len(system.digests) and not files
+    then = _CHANCE if chance else _COPY_ALLOWED if allow_same_file else _COPIED
+    refusal = not (chance or allow_same_file)
+    if files:
+        named = {language: _some(tuple(files), language) for language in _WHICH}
+        return [_remark("same-file", None, labels, refusal, files=named, then=then)]
+    return [_remark("same-measurement", "trace", labels, refusal, then=then)]
+
+
+def check_llr(system: System, llr: float) -> list[Remark]:
+    """What validation supports of an LR."""
     lower, upper = system.bounds
     if llr > upper or llr < lower:
         bound = upper if llr > upper else lower
         beyond = {language: words[llr > upper] for language, words in _BEYOND.items()}
-        remarks.append(_remark("beyond-bounds", None, (), llr=_minus(llr), bound=_minus(bound), beyond=beyond))
-    return remarks
+        return [_remark("beyond-bounds", None, (), llr=_minus(llr), bound=_minus(bound), beyond=beyond)]
+    return []
 
 
 def known_rows(system: System, table: Table) -> NDArray[np.bool_]:
@@ -136,13 +168,6 @@ def looks_foreign(system: System, values: Floats) -> NDArray[np.bool_]:
     return np.asarray(far.sum(axis=1) >= max(2.0, len(system.features) / 2))
 
 
-def same_rows(trace: Table, ref: Table) -> list[str]:
-    """The traces that share a measurement with a ref."""
-    there = set(row_digests(ref.values))
-    items = {item for row, item in zip(row_digests(trace.values), trace.item.tolist(), strict=True) if row in there}
-    return [trace.labels[item] for item in sorted(items)]
-
-
 def _remark(code: str, which: Which | None, labels: object, refusal: bool = False, **facts: object) -> Remark:
     items = tuple(str(label) for label in np.asarray(labels, dtype=np.str_).reshape(-1).tolist())
     texts = {}
@@ -151,6 +176,22 @@ def _remark(code: str, which: Which | None, labels: object, refusal: bool = Fals
         named = {"which": _WHICH[language][which]} if which is not None else {}
         texts[language] = text.format(items=_some(items, language), **named, **told)
     return Remark(code, texts["en"], refusal, which, items, texts)
+
+
+def _seen(system: System, side: Side, items: Table, which: Which, known: NDArray[np.bool_]) -> Remark:
+    """Which rows of a case were trained on: digests are in the order of the training table, whose labels no system holds."""
+    first = {digest: number for number, digest in reversed(list(enumerate(system.digests, 1)))}
+    there = _some_of([first[digest] for digest in row_digests(items.values[known])])
+    return _remark(
+        "seen-in-training",
+        which,
+        side.source[np.unique(side.item[known])],
+        known=known.sum(),
+        rows=len(known),
+        here=_some_of(np.flatnonzero(known) + 1),
+        there=there,
+        table=system.about.get("data", {}).get("name", ""),
+    )
 
 
 def _range(system: System, side: Side, which: Which, allow_outside: bool) -> list[Remark]:
@@ -214,6 +255,12 @@ def _minus(value: float) -> str:
 def _names(system: System, chosen: NDArray[np.bool_]) -> str:
     names = [feature for feature, is_chosen in zip(system.features, chosen.tolist(), strict=True) if is_chosen]
     return ", ".join(names[:6]) + (f" (+{len(names) - 6})" if len(names) > 6 else "")
+
+
+def _some_of(numbers: object) -> str:
+    """The first of some numbers: of rows, counted from 1."""
+    first = np.asarray(numbers).tolist()
+    return ", ".join(map(str, first[:8])) + (" …" if len(first) > 8 else "")
 
 
 def _some(labels: tuple[str, ...], language: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from lindley.casework.applicability import Remark, Which, check_items, check_pair, same_rows
+from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Scale, Verbal, load_scale, read_notes
 from lindley.errors import LindleyError
@@ -21,7 +22,7 @@ from lindley.shown import json_text, visible
 from lindley.system.provenance import today, versions
 from lindley.system.storage import require_finite
 from lindley.system.system import System
-from lindley.table.columns import Decimal
+from lindley.table.columns import BelowLimit, Decimal
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
 from lindley.table.scaling import TransformKind
@@ -49,9 +50,12 @@ class Refusal(LindleyError):
     """No LR can be given: with every reason."""
 
     def __init__(self, remarks: list[Remark], language: str = "en") -> None:
-        self.remarks = remarks
-        reasons = "\n".join(f"  {visible(spoken(remark.in_language(language)))}" for remark in remarks)
-        super().__init__(f"no LR is given for this case:\n{reasons}")
+        super().__init__(remarks, language)
+        self.remarks, self.language = remarks, language
+
+    def __str__(self) -> str:
+        reasons = (visible(spoken(remark.in_language(self.language))) for remark in self.remarks)
+        return "\n  ".join(["no LR is given for this case:", *reasons])
 
 
 def system_facts(system: System) -> dict[str, Any]:
@@ -274,10 +278,13 @@ def make_case(
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
+    ignore: Sequence[str] = (),
     sheet: str | None = None,
     hidden: Hidden | None = None,
     decimal: Decimal | None = None,
+    below_limit: BelowLimit | None = None,
     allow_outside: bool = False,
+    allow_same_file: bool = False,
 ) -> Case:
     """Evaluate a case: one trace and one ref.
 
@@ -299,48 +306,48 @@ def make_case(
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
+        ignore: columns that differ within an item and do not matter, such as remarks; other such columns are an error.
         sheet: of an .xlsx file.
         hidden: what to do with hidden rows and columns of an .xlsx file, ``include`` or ``ignore``; else they are an error.
         decimal: the decimal mark, where numbers such as 1,934 could be 1.934 or 1934.
+        below_limit: what <0.02 is read as: ``half`` of the limit, the ``limit``, or ``sqrt2``; else it is an error.
         allow_outside: give an LR of items that look like another unit or another method all the same; the report says so.
+        allow_same_file: give an LR of one file, or of the same measurements, on both sides, as a test of the method; the report
+            says so.
 
     Raises:
         Refusal: if an LR would be meaningless; with every reason.
         TableError: with everything that is wrong with the measurements.
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
-    traces, refs = (
-        read_evidence(system, data, which, source_column=source, sheet=sheet, hidden=hidden, decimal=decimal)
-        for which, data in sides.items()
-    )
+    reading = {"source": source, "ignore": ignore, "sheet": sheet, "hidden": hidden, "decimal": decimal}
+    reading["below_limit"] = below_limit
+    traces, refs = (read_evidence(system, data, which, **reading) for which, data in sides.items())
     given = {
         "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
         "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
     }  # fmt: skip
     notes = Notes(**read_notes(None, given))
-    return evaluate_case(system, traces, refs, load_scale(scale), language, notes, allow_outside=allow_outside)
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+    return evaluate_case(system, traces, refs, load_scale(scale), language, notes, **allowed)
 
 
 def read_evidence(
     system: System,
     data: Any,
     which: Which,
-    *,
-    source_column: str | None = None,
-    sheet: str | None = None,
-    hidden: Hidden | None = None,
-    decimal: Decimal | None = None,
+    **reading: Any,
 ) -> Evidence:
-    """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item."""
+    """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item.
+
+    ``reading`` says how, by the names of `read_table`.
+    """
     name = None if isinstance(data, str | Path) else which
     if name is not None and columns_of(data) is None:
         data = dict(zip(system.columns, system.instances(data, which).T, strict=True))
     items = read_table(
         data,
-        source=source_column,
-        sheet=sheet,
-        hidden=hidden,
-        decimal=decimal,
+        **reading,
         features=system.features,
         units=system.column_units,
         transform=cast(TransformKind, system.transform),
@@ -360,6 +367,7 @@ def evaluate_case(
     notes: Notes | None = None,
     *,
     allow_outside: bool = False,
+    allow_same_file: bool = False,
 ) -> Case:
     """One trace against one ref.
 
@@ -369,9 +377,9 @@ def evaluate_case(
     for evidence in (trace, ref):
         if len(evidence.labels) != 1:
             raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
-    remarks = _checked(system, trace, ref, language, allow_outside)
+    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     explanation = explain(system, trace.side, ref.side)
-    remarks += check_pair(system, explanation.log10_lr, trace.items, ref.items)
+    remarks += check_llr(system, explanation.log10_lr)
     notes = notes if notes is not None else Notes()
     if notes.h1 is not None and notes.h2 is not None:
         labels = {"trace": notes.trace_label or trace.labels[0], "ref": notes.ref_label or ref.labels[0]}
@@ -388,18 +396,14 @@ def evaluate_batch(
     language: Language = "en",
     *,
     allow_outside: bool = False,
+    allow_same_file: bool = False,
 ) -> Batch:
     """Every trace against every ref.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
     """
-    remarks = _checked(system, trace, ref, language, allow_outside)
-    if copied := same_rows(trace.items, ref.items):
-        some = ", ".join(f"'{label}'" for label in copied[:4]) + (" …" if len(copied) > 4 else "")
-        message = f"Measurements of {some} are among those of the traces and of the refs, to the last digit."
-        dutch = f"Metingen van {some} staan bij de sporen en bij de referenties, tot op het laatste cijfer."
-        remarks.append(Remark("same-measurement", message, False, "trace", tuple(copied), {"nl": dutch}))
+    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
     lower, upper = system.bounds
@@ -418,12 +422,15 @@ def evaluate_batch(
     return Batch(system, trace, ref, llr, tuple(remarks), command, language)
 
 
-def _checked(system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool) -> list[Remark]:
+def _checked(
+    system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool, allow_same_file: bool
+) -> list[Remark]:
     remarks = [
         remark
         for evidence in (trace, ref)
         for remark in check_items(system, evidence.side, evidence.items, evidence.which, allow_outside=allow_outside)
     ]
+    remarks += check_sides(system, trace.items, ref.items, allow_same_file=allow_same_file)
     if refusals := [remark for remark in remarks if remark.refusal]:
         raise Refusal(refusals, language)
     return remarks

@@ -40,6 +40,7 @@ from lindley.evaluation.pair_grid import PairGrid
 from lindley.llrs import Floats
 from lindley.settings import setting
 from lindley.system.system import System, row_digests
+from lindley.table.findings import listing, quoted
 from lindley.table.table import Table
 
 __all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
@@ -76,11 +77,12 @@ class Overlap:
     sources: int  # with one such row at least
     all_rows: int
     all_sources: int
+    labels: tuple[str, ...] = ()  # of these sources
 
     def __str__(self) -> str:
         return (
-            f"{self.rows} of {self.all_rows} measurements, of {self.sources} of {self.all_sources} sources, are among those "
-            "that the system was trained on"
+            f"{self.rows} of {self.all_rows} measurements, of {self.sources} of {self.all_sources} sources "
+            f"({listing(quoted(self.labels), 8)}), are among those that the system was trained on"
         )
 
 
@@ -208,7 +210,8 @@ def validate(
 def find_overlap(system: System, table: Table) -> Overlap:
     """How much of a table the system was trained on."""
     known = known_rows(system, table)
-    return Overlap(int(known.sum()), len(np.unique(table.source[known])), len(known), len(table.sources))
+    labels = tuple(dict.fromkeys(table.source[known].tolist()))
+    return Overlap(int(known.sum()), len(labels), len(known), len(table.sources), labels)
 
 
 def _require_new(system: System, table: Table, allowed: bool) -> list[str]:

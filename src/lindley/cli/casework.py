@@ -7,7 +7,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +20,6 @@ from lindley.cli.options import (
     MOST,
     MOST_SEED,
     NEURAL,
-    READING,
     load_table,
     read_mates,
     reads_table,
@@ -166,10 +164,12 @@ def sign(
     say(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
+@reads_table("ignore_columns", "sheet", "hidden", "decimal", "below_limit")
 def case(
     system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
     trace: Annotated[Path, typer.Option(help="The measurements of the trace: a table; or a folder of tables.")],
     ref: Annotated[Path, typer.Option(help="The measurements of the reference: a table; or a folder of tables.")],
+    reading: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -182,14 +182,10 @@ def case(
     source_column: Annotated[
         str | None,
         typer.Option(
-            help="The column that tells items apart. Default: 'source', where there is one; else a file is one item."
+            help="The column that tells items apart. Default: 'source', where there is one; else a file is one item.",
+            rich_help_panel="Reading a table",
         ),
     ] = None,
-    sheet: Annotated[
-        str | None, typer.Option(help="The sheet of .xlsx files. Default: the first that is not hidden.")
-    ] = None,
-    hidden: Annotated[Literal["include", "ignore"] | None, typer.Option(help=READING["hidden"][1])] = None,
-    decimal: Annotated[Literal[".", ","] | None, typer.Option(help=READING["decimal"][1])] = None,
     scale: Annotated[
         str, typer.Option(help="Verbal scale: nfi, enfsi, or a YAML file.", rich_help_panel=REPORT)
     ] = "nfi",
@@ -230,6 +226,13 @@ def case(
         typer.Option(
             "--allow-outside",
             help="Give an LR of items that look like another unit or another method all the same; the report says so.",
+        ),
+    ] = False,
+    allow_same_file: Annotated[
+        bool,
+        typer.Option(
+            "--allow-same-file",
+            help="Give an LR of one file, or of the same rows, on both sides, to test the method; the report says so.",
         ),
     ] = False,
     log: Annotated[
@@ -274,12 +277,15 @@ def case(
     if log is not None:
         require_log(log)
     loaded = load(system, signed_by=require_signature)
-    evidence = partial(read_evidence, loaded, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal)
-    traces, refs = _every_problem(lambda: evidence(trace, "trace"), lambda: evidence(ref, "ref"))
+    settings = {"source": source_column} | {name.removesuffix("_columns"): value for name, value in reading.items()}
+    traces, refs = _every_problem(
+        lambda: read_evidence(loaded, trace, "trace", **settings), lambda: read_evidence(loaded, ref, "ref", **settings)
+    )
     command = _command(
-        system, trace=trace, ref=ref, source_column=source_column, sheet=sheet, hidden=hidden, decimal=decimal,
+        system, trace=trace, ref=ref, source_column=source_column, **reading,
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
-        **told, allow_outside=allow_outside or None, require_signature=require_signature, out=out,
+        **told, allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
+        require_signature=require_signature, out=out,
     )  # fmt: skip
     notes = Notes(**told, command=command)
 
@@ -292,17 +298,21 @@ def case(
             written = "" if report is None else f" {report} was written, and is not in the log."
             raise LindleyError(f"{error}{written}") from error
 
-    evaluate_pair = partial(evaluate_case, scale=words, language=language, notes=notes, allow_outside=allow_outside)
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+
+    def evaluate_pair(one: Evidence, other: Evidence) -> Case:
+        return evaluate_case(loaded, one, other, words, language, notes, **allowed)
+
     if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
-        evaluated = evaluate_pair(loaded, traces, refs)
+        evaluated = evaluate_pair(traces, refs)
         _write_case(evaluated, out, force)
         keep(evaluated, out)
         _show_case(evaluated, out, as_json)
         return
     _refuse_names_of_one(told, traces, refs)
-    batch = evaluate_batch(loaded, traces, refs, command, language, allow_outside=allow_outside)
+    batch = evaluate_batch(loaded, traces, refs, command, language, **allowed)
     if out is not None and into_folder:
-        _write_reports(batch, lambda one, other: evaluate_pair(loaded, one, other), out, force, keep)
+        _write_reports(batch, evaluate_pair, out, force, keep)
     else:
         _write_matrix(batch, out, force)
         keep(batch, out)
@@ -498,9 +508,11 @@ def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] 
 
 def _command(system: Path, **options: object) -> str:
     """The command as it would be typed where its files are, so that somebody can repeat it; folders are nobody's business."""
-    from lindley.settings import option_value
+    from lindley.settings import option_list, option_value
 
     def typed(value: object) -> str:
+        if isinstance(value, tuple):
+            return option_list(*value)
         return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
 
     given = [
@@ -521,7 +533,9 @@ def _template(path: Path | None) -> None:
         raise typer.Exit
 
 
-@reads_table("source_column", "group_column", "instance_column", "sheet", "hidden", "decimal", "allow_duplicates")
+@reads_table(
+    "source_column", "group_column", "instance_column", "sheet", "hidden", "decimal", "below_limit", "allow_duplicates"
+)
 def evaluate(
     system: Annotated[str, typer.Argument(help="A system that 'lindley train' wrote.")],
     table: Annotated[str, typer.Argument(help="Data that it has not seen: a CSV or .xlsx file, or a named data set.")],

@@ -65,6 +65,11 @@ READING: dict[str, tuple[Any, str]] = {
         Literal[".", ","] | None,
         "The decimal mark, where numbers such as 1,934 could be 1.934 or 1934. Default: these are an error.",
     ),
+    "below_limit": (
+        Literal["half", "limit", "sqrt2"] | None,
+        "Read values below the detection limit, such as <0.02, as half of it, as the limit, or as the limit over √2. Default: "
+        "these are an error.",
+    ),
     "allow_duplicates": (bool, "Accept identical rows of one source, with a warning."),
 }
 """How a table is read: what each option takes, and its help, by the names of `DataConfig`."""

@@ -30,7 +30,7 @@ from lindley.settings import setting
 from lindley.shown import file_name
 from lindley.system.kinds import KINDS, MOST
 from lindley.system.names import FILES, ModelName
-from lindley.table.columns import Decimal, Purpose
+from lindley.table.columns import BelowLimit, Decimal, Purpose
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
@@ -103,6 +103,10 @@ class DataConfig(_ShortForm):
     )
     decimal: Decimal | None = Field(
         default=None, description="the decimal mark, where numbers such as 1,934 could be 1.934 or 1934"
+    )
+    below_limit: BelowLimit | None = Field(
+        default=None,
+        description="read values below the detection limit, such as <0.02, as half of it, as the limit, or over √2 (sqrt2)",
     )
     allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
     units: str | None = Field(

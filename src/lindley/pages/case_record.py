@@ -262,7 +262,9 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
     scale = record.words
     try:
         trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
-        case = evaluate_case(system, trace, ref, scale or load_scale("nfi"), record.verbal.language, allow_outside=True)
+        # What was refused, or asked for all the same, is told by the warnings of the report.
+        allowed = {"allow_outside": True, "allow_same_file": True}
+        case = evaluate_case(system, trace, ref, scale or load_scale("nfi"), record.verbal.language, **allowed)
     except Refusal as refusal:
         return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"]
     except LindleyError as error:
@@ -287,7 +289,10 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
     if scale is not None and record.verbal.sentence != case.verbal.sentence:
         problems.append(f"the report says '{visible(record.verbal.sentence)}', and its LR is '{case.verbal.sentence}'")
     if record.lindley == __version__:
-        untold = sorted({remark.code for remark in case.remarks} - {warning.code for warning in record.warnings})
+        told = {warning.code for warning in record.warnings}
+        if "same-file" in told:  # a record holds measurements, and no files
+            told.add("same-measurement")
+        untold = sorted({remark.code for remark in case.remarks} - told)
         if untold:
             problems.append(f"the report does not tell of: {', '.join(untold)}")
         if page is not None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from lindley.calibration import Chain
@@ -23,16 +25,18 @@ from lindley.models.fitting import Fitted, History, Progress, Task, silent
 from lindley.models.gaussianise import Gaussianiser, GaussianiserName, fit_gaussianiser
 from lindley.models.neural.integration import integrate_common, integrate_varying
 from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
+from lindley.settings import setting
 from lindley.system.kinds import fetch
 from lindley.system.names import ModelName
 from lindley.system.provenance import stream
 from lindley.system.system import System
+from lindley.table.findings import listing
 from lindley.table.read import read_table
 from lindley.table.scaling import Scaling
 from lindley.table.splits import Part, weigh_mates
 from lindley.table.table import Table
 
-__all__ = ["FOLDS", "Material", "Settings", "Stage", "cross_fitted", "deal_folds", "fit_family"]
+__all__ = ["FOLDS", "Material", "Settings", "Stage", "cross_fitted", "deal_folds", "fit_family", "telling_singular"]
 
 FOLDS = 5
 Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
@@ -88,14 +92,30 @@ def fit_family(
     """
     done: dict[ModelName, Stage] = {}
     for name in names:
-        if name.before is None:
-            family = _Family.of(name, materials, table)
-            done[name] = family.root(table, settings)
-        elif name.calibrations:
-            done[name] = _calibrated(name, done[name.before])
-        else:
-            done[name] = family.integrated(name, done[name.before])
+        with telling_singular(name, table):
+            if name.before is None:
+                family = _Family.of(name, materials, table)
+                done[name] = family.root(table, settings)
+            elif name.calibrations:
+                done[name] = _calibrated(name, done[name.before])
+            else:
+                done[name] = family.integrated(name, done[name.before])
         yield done[name]
+
+
+@contextmanager
+def telling_singular(name: ModelName, table: Table) -> Iterator[None]:
+    """Say of a matrix without an inverse what it means for the table, whatever model met it."""
+    try:
+        yield
+    except (np.linalg.LinAlgError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+        values = [len(np.unique(column)) for column in table.values.T]
+        few = [f"'{table.features[place]}' ({values[place]})" for place in np.argsort(values, kind="stable").tolist()]
+        raise LindleyError(
+            f"{table.name}: {name} cannot be fitted, as some features, or sums of them, hardly vary within sources or between "
+            f"them ({error}). Those with the fewest different values are {listing(few, 3)}: leave out what is no "
+            f"measurement with {setting('ignore')}, and look at what 'lindley check' says."
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

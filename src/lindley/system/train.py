@@ -25,7 +25,7 @@ from lindley.evaluation.metrics import summary
 from lindley.models.classical import estimate_moments
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
-from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_family
+from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_family, telling_singular
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
@@ -90,7 +90,10 @@ def train(
 
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
-    estimate_moments([_drawn(table, np.arange(len(table.values)), None)])  # tells of shrinkage, once and of all sources
+    with telling_singular(name, table):
+        estimate_moments(
+            [_drawn(table, np.arange(len(table.values)), None)]
+        )  # tells of shrinkage, once and of all sources
     to_learn = disguised(table, np.random.default_rng()) if private else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -132,12 +135,14 @@ def train(
     }
     if (share := mate_share(table, mates)) is not None:
         about["mates"] = {"setting": mates, "share": share}
+    with telling_singular(name, table):
+        known = _known_sources(system, to_learn)
     progress("done", "", 1.0)
     return replace(
         system,
         casework=Casework(
             (float(bounds.lower), float(bounds.upper)),
-            _known_sources(system, to_learn),
+            known,
             () if private else row_digests(table.values),
         ),
         about=about,

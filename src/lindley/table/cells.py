@@ -7,8 +7,8 @@ import itertools
 import math
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.columns import Decimal, Roles
+from lindley.table.columns import BelowLimit, Decimal, Roles, split_unit
 from lindley.table.files import FORMULA, Grid, Shown, apostrophes, is_blank, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.lookalikes import look_alikes, visible
 
 __all__ = [
-    "Labels", "Numbers", "mark_findings", "number_findings", "parse_numbers", "read_labels", "similar_labels",
+    "Labels", "Numbers", "ask_about_labels", "mark_findings", "number_findings", "parse_numbers", "read_labels",
+    "similar_labels",
 ]  # fmt: skip
 
 EXCEL_ERRORS = frozenset(
@@ -39,6 +40,11 @@ _THOUSANDS = re.compile(
 _NOT_ZERO = re.compile(r"[^eE]*[1-9]")
 _PERHAPS_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
 
+_BELOW_LIMIT: dict[BelowLimit, tuple[float, str]] = {
+    "half": (0.5, "half of the limit"),
+    "limit": (1.0, "the limit itself"),
+    "sqrt2": (math.sqrt(0.5), "the limit over √2"),
+}
 _GIVE = "Give the measured value, leave the measurement out or {}"
 _PROBLEMS = {
     "blank": ("missing-value", "the cell is empty", "the cell is empty", _GIVE),
@@ -67,9 +73,15 @@ _PROBLEMS = {
         "formula-without-value", *["the cell holds a formula whose value was never calculated"] * 2,
         "Open the workbook in Excel, which calculates it, and save it",
     ),
+    "below-limit": (
+        "below-limit", "{} is below the detection limit", "{} are below the detection limit",
+        f"Say what they are to be read as with {setting('below_limit', 'half')} (or limit, or sqrt2), or {{}}",
+    ),
     "text": ("not-a-number", "{} is not a number", "{} are not numbers", "Give a number, or {}"),
 }  # fmt: skip
 """Of every kind of cell that is no number: the code, the message for one and for several contents, and the fix."""
+
+_MEASURED = {"blank", "not-finite", "excel-error", "below-limit"}  # cells that a column of numbers may hold
 
 Texts = NDArray[np.str_]
 
@@ -110,6 +122,52 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
     known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
     sources = _array(source)
     return Labels(sources, sources if group is source else _array(group), _array(instance), known), findings
+
+
+def ask_about_labels(grid: Grid, roles: Roles, source: Texts) -> list[Finding]:
+    """Columns of a case that may tell items apart, and differ within what would be one: nobody knows whether these are several.
+
+    Text that differs is asked about; numbers are where they repeat as labels do, so that one which counts the measurements is
+    not. What is explained by a column that is asked about already, such as a description of the item, is not asked about.
+    """
+    others = [(_repeats_as_labels(grid, place), place) for place in roles.others]
+    parts = source.tolist()
+    findings = []
+    for repeats, place in sorted(others, key=lambda other: other[0] is not None):  # text first
+        labels, _ = _label_texts(grid, place)
+        held: dict[str, list[str]] = defaultdict(list)
+        for part, label in zip(parts, labels, strict=True):
+            if label:
+                held[part].append(label)
+        mixed = next(
+            (each for each in held.values() if len(set(each)) > 1 and (repeats is None or repeats(each))), None
+        )
+        if mixed is None:
+            continue
+        parts = [f"{part}\0{label}" for part, label in zip(parts, labels, strict=True)]
+        some = listing(quoted(dict.fromkeys(mixed)), 4)
+        message = f"the column differs within what would be one item ({some}): does it tell items apart"
+        name = grid.header[place]
+        fix = f"If so, name it with {setting('source', name)}; if it does not matter, leave it out with "
+        fix += setting("ignore", name)
+        findings.append(Finding("error", "several-items", f"{message}?", fix, grid.file, (), name))
+    return findings
+
+
+def _repeats_as_labels(grid: Grid, place: int) -> Callable[[Sequence[str]], bool] | None:
+    """Of a column of numbers, what tells whether those of an item repeat as labels do; ``None`` of one of text.
+
+    A whole number need repeat once only, unless the header gives a unit. Of other numbers, each must be there twice: measured
+    values may repeat by chance, and 1.1, 1.1, 1.2, 1.2 do not.
+    """
+    name = grid.header[place]
+    numbers = parse_numbers(grid.columns[place])
+    if name.casefold() != "instance" and not numbers.problems.keys() <= _MEASURED:
+        return None
+    values = numbers.values[np.isfinite(numbers.values)]
+    if (values == np.round(values)).all() and split_unit(name)[1] is None:
+        return lambda labels: len(set(labels)) < len(labels)
+    return lambda labels: min(Counter(labels).values()) > 1
 
 
 def _label_texts(grid: Grid, place: int) -> tuple[list[str], list[Finding]]:
@@ -297,9 +355,11 @@ class Numbers:
     points: bool = False  # some cell has a decimal point
     commas: bool = False  # some cell has a decimal comma
     problems: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    replaced: Sequence[int] = ()  # cells below the detection limit
+    read_as: str = ""  # in words
 
 
-def parse_numbers(cells: Sequence[object]) -> Numbers:
+def parse_numbers(cells: Sequence[object], below_limit: BelowLimit | None = None) -> Numbers:
     """Read a column: at once where all cells are plain numbers, cell by cell where one is not."""
     kinds = set(map(type, cells))
     if kinds <= {float, int}:
@@ -323,20 +383,33 @@ def parse_numbers(cells: Sequence[object]) -> Numbers:
                 vanished = any(_NOT_ZERO.match(texts[at]) for at in np.flatnonzero(values == 0).tolist())
                 if np.isfinite(values).all() and not vanished:
                     return Numbers(values, points, commas)
-    return _parse_one_by_one(cells)
+    return _parse_one_by_one(cells, below_limit)
 
 
-def _parse_one_by_one(cells: Sequence[object]) -> Numbers:
+def _parse_one_by_one(cells: Sequence[object], below_limit: BelowLimit | None) -> Numbers:
+    share, read_as = (math.nan, "") if below_limit is None else _BELOW_LIMIT[below_limit]
     values = np.full(len(cells), np.nan)
     seen: set[str] = set()
     problems: dict[str, list[int]] = {}
+    replaced = []
     for place, cell in enumerate(cells):
         kind, value = _classify(cell)
+        if kind == "text" and (of_limit := _classify(_without_sign(cell)))[1] > 0:
+            kind, value = "below-limit", of_limit[1] * share
+            if below_limit is not None:
+                kind = of_limit[0]
+                replaced.append(place)
         values[place] = value
         seen.add(kind)
         if kind not in ("whole", "point", "comma"):
             problems.setdefault(kind, []).append(place)
-    return Numbers(values, "point" in seen, "comma" in seen, problems)
+    return Numbers(values, "point" in seen, "comma" in seen, problems, replaced, read_as)
+
+
+def _without_sign(cell: object) -> object:
+    """The limit of a cell such as ``<0.02``; any other cell as it is."""
+    text = cell.strip() if isinstance(cell, str) else ""
+    return text[1:] if text.startswith("<") else cell
 
 
 def _classify(cell: object) -> tuple[str, float]:
@@ -383,6 +456,13 @@ def number_findings(grid: Grid, place: int, numbers: Numbers) -> list[Finding]:
         fix = fix.format(f"leave the column out with {setting('ignore', name)}")
         rows = tuple(grid.rows[each] for each in places)
         findings.append(Finding("error", code, message, fix, grid.file, rows, name))
+    if numbers.replaced:
+        some = listing(quoted(dict.fromkeys(str(cells[each]).strip() for each in numbers.replaced)))
+        message = (
+            f"{len(numbers.replaced)} below the detection limit ({some}) read as {numbers.read_as}, as was asked for"
+        )
+        rows = tuple(grid.rows[each] for each in numbers.replaced)
+        findings.append(Finding("warning", "below-limit", message, "", grid.file, rows, name))
     if not grid.delimiter:
         finite = np.isfinite(numbers.values)
         as_text = [each for each, cell in enumerate(cells) if isinstance(cell, str) and finite[each]]
@@ -425,7 +505,7 @@ def _mixed_marks(grid: Grid, columns: Mapping[int, Numbers], decimal: Decimal | 
     cells: dict[str, list[tuple[int, int]]] = {"point": [], "comma": []}
     for place in columns:
         for each, cell in enumerate(grid.columns[place]):
-            kind = _classify(cell)[0]
+            kind = _classify(_without_sign(cell))[0]
             if isinstance(cell, str) and kind in cells:
                 cells[kind].append((place, each))
     rare, common = sorted(cells, key=lambda kind: len(cells[kind]))
@@ -450,7 +530,7 @@ def _marked(grid: Grid, place: int) -> Iterator[tuple[str, int, str]]:
     """Column, row and text of every cell of a column that has a point or a comma."""
     for row, cell in zip(grid.rows, grid.columns[place], strict=True):
         if isinstance(cell, str) and ("." in cell or "," in cell):
-            yield grid.header[place], row, cell.strip()
+            yield grid.header[place], row, str(_without_sign(cell)).strip()
 
 
 def _ambiguous_mark(file: str, column: str, row: int, cell: str, every: str) -> Finding:

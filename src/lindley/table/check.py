@@ -35,6 +35,9 @@ __all__ = [
 MIN_GROUPS = 6
 """Two groups each to train, to validate and to test on."""
 
+_NEARLY_SINGULAR = 1e-10  # an eigenvalue of correlations below which features are looked at one by one
+_MOST_COMPARED = 1000  # features
+
 Floats = NDArray[np.float64]
 
 
@@ -90,10 +93,11 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
 def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
     """Features that tell nothing or cannot be computed with.
 
-    These are constant ones, copies of another, ones whose squares leave the range of floating point, and, where all labels
-    are known, ones that never vary within a source and numbers of rows.
+    These are constant ones, copies of another, ones that follow from others, ones whose squares leave the range of floating
+    point, and, where all labels are known, ones that never vary within a source or between them, and numbers of rows.
     """
-    findings = []
+    findings: list[Finding] = []
+    sound: list[int] = []
     codes = np.unique(data.labels.source, return_inverse=True)[1]
     first: dict[bytes, str] = {}
     for place, name in enumerate(data.features):
@@ -124,13 +128,63 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             findings.append(Finding("error", "no-within-variation", message, leave_out, data.file, (), name))
         elif finite.all():
             kind = _running_number(data.raw[:, place], codes)
+            alike = _constant_between(values, codes, tolerance)
             if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
                 fix = f"If so, leave it out with {setting('ignore', name)}"
                 if kind != "a row number":
                     fix += f", or name it as the instance with {setting('instance', name)}"
-                findings.append(Finding("warning", "looks-like-instance", message, fix, data.file, (), name))
+                level: Level = "error" if alike else "warning"  # one mean in every source has no solution
+                findings.append(Finding(level, "looks-like-instance", message, fix, data.file, (), name))
+            elif alike:
+                message = "the feature has the same mean in every source, and tells nothing about sources"
+                findings.append(Finding("error", "no-between-variation", message, leave_out, data.file, (), name))
+            else:
+                sound.append(place)
+    return findings + _dependent(data, sound)
+
+
+def _dependent(data: Measurements, places: Sequence[int]) -> list[Finding]:
+    """Features that are a sum of multiples of others, and a constant: no matrix of their covariances has an inverse.
+
+    A total is one, and the last of the shares that sum to 100 %. Nothing is concluded from few rows, where any feature is.
+    """
+    values = data.transformed[:, places]
+    if not 2 <= len(places) <= min(_MOST_COMPARED, len(values) - 3):
+        return []
+    deviations = values - values.mean(axis=0)
+    size = np.sqrt((deviations**2).mean(axis=0))
+    scaled = deviations / size
+    if np.linalg.eigvalsh(scaled.T @ scaled / len(scaled))[0] > _NEARLY_SINGULAR:
+        return []
+    tolerance = 1e-9 + 1e-12 * float((np.abs(values).max(axis=0) / size).max())
+    findings, kept = [], [0]
+    for place in range(1, len(places)):
+        weights = np.linalg.lstsq(scaled[:, kept], scaled[:, place], rcond=None)[0]
+        if np.abs(scaled[:, place] - scaled[:, kept] @ weights).max() > tolerance:
+            kept.append(place)
+            continue
+        others = quoted(data.features[places[each]] for each in np.array(kept)[np.abs(weights) > 1e-6])
+        name = data.features[places[place]]
+        message = (
+            f"the feature follows from {listing(others, 8)} in every row, as a sum does, or the last of the shares of a whole: "
+            "it would count twice"
+        )
+        fix = f"Leave one of them out, such as with {setting('ignore', name)}"
+        findings.append(Finding("error", "dependent-feature", message, fix, data.file, (), name))
     return findings
+
+
+def _source_means(values: Floats, codes: NDArray[np.intp]) -> Floats:
+    means = np.zeros((codes.max() + 1, *values.shape[1:]))
+    np.add.at(means, codes, values)
+    counts = np.bincount(codes).reshape(-1, *[1] * (values.ndim - 1))
+    return np.asarray(means / counts)
+
+
+def _constant_between(values: Floats, codes: NDArray[np.intp], tolerance: float) -> bool:
+    """Whether all sources have one mean, up to the rounding of a mean."""
+    return bool(spread(_source_means(values, codes)) <= 10 * tolerance)
 
 
 def check_range(data: Measurements) -> list[Finding]:

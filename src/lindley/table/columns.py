@@ -21,6 +21,7 @@ from lindley.table.scaling import Transform, TransformKind
 from lindley.table.workbook import Hidden
 
 __all__ = [
+    "BelowLimit",
     "Decimal",
     "Purpose",
     "Reading",
@@ -35,6 +36,8 @@ __all__ = [
 
 Purpose = Literal["split", "whole", "case"]
 Decimal = Literal[".", ","]
+BelowLimit = Literal["half", "limit", "sqrt2"]
+"""What a value below the detection limit is read as: half of the limit, the limit itself, or the limit over √2."""
 ROLES = ("source", "group", "instance")
 Units = tuple[str | None, ...]
 
@@ -57,6 +60,7 @@ class Reading:
     sheet: str | None = None
     hidden: Hidden | None = None
     decimal: Decimal | None = None
+    below_limit: BelowLimit | None = None
     allow_duplicates: bool = False
     purpose: Purpose = "split"
     name: str | None = None
@@ -65,7 +69,8 @@ class Reading:
         for each in ("include", "ignore"):
             names = getattr(self, each)
             object.__setattr__(self, each, (names,) if isinstance(names, str) else tuple(names))
-        for each, choice in (("hidden", get_args(Hidden)), ("decimal", get_args(Decimal))):
+        choices = {"hidden": get_args(Hidden), "decimal": get_args(Decimal), "below_limit": get_args(BelowLimit)}
+        for each, choice in choices.items():
             if getattr(self, each) not in (None, *choice):
                 raise LindleyError(f"{setting(each)} is {' or '.join(quoted(choice))}, and not {getattr(self, each)!r}")
 
@@ -87,13 +92,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Roles:
-    """Where in the grid each part stands; ``source`` is ``None`` with an error, or where a file is one item of a case."""
+    """Where in the grid each part stands; ``source`` is ``None`` with an error, or where a file is one item of a case.
+
+    ``others`` are the columns that have no part and that nobody asked to leave out.
+    """
 
     source: int | None
     group: int | None
     instance: int | None
     reference: int | None
     features: tuple[int, ...]
+    others: tuple[int, ...] = ()
 
 
 def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
@@ -129,20 +138,30 @@ def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
     used = {*roles.values(), _place(grid, reference)}
     rest = [place for place in range(len(grid.header)) if place not in used]
     features = [place for place in rest if grid.header[place] not in ignore]
+    others: list[int] = []
     if reading.features is not None or include:
-        left_out = [grid.header[place] for place in features if grid.header[place] not in include]
+        others = [place for place in features if grid.header[place] not in include]
         features = list(wanted.values()) or [place for place in features if grid.header[place] in include]
-        if left_out:
-            why = "it is not among the included features" if reading.features is None else "the system does not use it"
-            message = f"left out, as {why}: {listing(quoted(left_out), 8)}"
-            findings.append(Finding("note", "ignored-columns", message, file=grid.file))
+        why = "it is not among the included features" if reading.features is None else "the system does not use it"
+        findings += _left_out(grid, others, why)
+    if reading.purpose == "case":
+        findings += _left_out(grid, [place for place in rest if grid.header[place] in ignore], "it was asked for")
     if not features and not any(finding.code in ("missing-column", "missing-feature") for finding in findings):
         message = f"no column is left as a feature (the table has {_names(grid)})"
         fix = f"Give at least one column of numbers beside the labels, and look at what is left out with {setting('ignore')}"
         findings.append(Finding("error", "no-feature", message, fix, grid.file))
     if reading.purpose == "case":  # which has items, and neither groups nor numbers of its measurements
+        others += [place for role in ("group", "instance") if (place := roles[role]) is not None]
         roles.update(group=None, instance=None)
-    return Roles(roles["source"], roles["group"], roles["instance"], _place(grid, reference), tuple(features)), findings
+    found = roles["source"], roles["group"], roles["instance"], _place(grid, reference), tuple(features), tuple(others)
+    return Roles(*found), findings
+
+
+def _left_out(grid: Grid, places: Sequence[int], why: str) -> list[Finding]:
+    if not places:
+        return []
+    message = f"left out, as {why}: {listing(quoted(grid.header[place] for place in places), 8)}"
+    return [Finding("note", "ignored-columns", message, file=grid.file)]
 
 
 def feature_places(

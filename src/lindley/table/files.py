@@ -1,4 +1,6 @@
-"""Text files as columns of cells, before anybody decides what they mean: commas, semicolons or tabs between, in UTF-8."""
+"""Text files as columns of cells, before anybody decides what they mean: commas, semicolons or tabs between, in UTF-8 or
+Windows-1252.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,9 @@ _HEAD = 200_000  # characters to detect the delimiter by
 _ROWS = 50  # and rows
 _NEARLY_ALL = 0.9  # of the rows: a few bad ones do not decide about the others
 _PREFERRED = ("\t", ";", ",")  # a comma may stand in a name or a number, a tab hardly anywhere
+
+_NOT_WINDOWS = re.compile(rb"[\x81-\x84\x86-\x90\x98-\x9f]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
+"""Letters of another code page, such as that of DOS or of the Mac, or of UTF-8 in the same file: nobody knows which it is."""
 
 Record = list[str]
 
@@ -214,7 +219,7 @@ def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
     Raises:
         TableError: if not even rows and columns can be told apart.
     """
-    text = _decode(file, data)
+    text, findings = _decode(file, data)
     first_line = text.lstrip().partition("\n")[0].strip()
     if not first_line:
         stop("empty-file", "the file is empty", "Export it again", file)
@@ -226,7 +231,6 @@ def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
         message = f"the header {quoted([first_line])[0]} is one single column"
         stop("one-column", message, "Separate the columns by commas, semicolons or tabs", file, (1,))
     records = _records(file, text, delimiter)
-    findings: list[Finding] = []
     start, kept = find_rows(file, records, findings)
     body = [(place + 1, records[place]) for place in kept]
     # Only in a comma file can a row of another delimiter have the right length, by its decimal commas.
@@ -241,7 +245,8 @@ def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
     return grid, findings
 
 
-def _decode(file: str, data: bytes) -> str:
+def _decode(file: str, data: bytes) -> tuple[str, list[Finding]]:
+    """The text of a file in UTF-8; or in Windows-1252, as Excel's plain CSV is, with a note, where it can be nothing else."""
     if data.startswith(b"PK\x03\x04"):
         message = "the content is that of an Excel workbook, not of a text file"
         stop("binary-file", message, "Give the file the ending .xlsx", file)
@@ -251,8 +256,14 @@ def _decode(file: str, data: bytes) -> str:
     if b"\x00" in data or data.startswith(b"\xd0\xcf\x11\xe0"):
         stop("binary-file", "the content is binary, not text", "Export the table as CSV UTF-8 or .xlsx", file)
     try:
-        return data.decode("utf-8-sig").lstrip("\ufeff")  # more of these marks, where files were joined
+        return data.decode("utf-8-sig").lstrip("\ufeff"), []  # more of these marks, where files were joined
     except UnicodeDecodeError as error:
+        if not data.startswith(b"\xef\xbb\xbf") and not _NOT_WINDOWS.search(data):
+            text = data.decode("cp1252")
+            odd = "".join(dict.fromkeys(each for each in text if not each.isascii()))
+            message = f"the file is not UTF-8, and was read as Windows-1252, with the letters {listing(list(odd), 12)}"
+            fix = "If these are others in your file, save it as UTF-8"
+            return text, [Finding("note", "windows-1252", message, fix, file)]
         # utf-8-sig counts from behind the byte-order mark
         position = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)
         row = len(re.findall(rb"\r\n|\r|\n", data[:position])) + 1

@@ -16,10 +16,19 @@ import numpy as np
 from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.cells import Numbers, mark_findings, number_findings, parse_numbers, read_labels, similar_labels
+from lindley.table.cells import (
+    Numbers,
+    ask_about_labels,
+    mark_findings,
+    number_findings,
+    parse_numbers,
+    read_labels,
+    similar_labels,
+)
 from lindley.table.check import Measurements, Summary, check_counts, check_features, check_range, check_rows, summarise
 from lindley.table.columns import (
     ROLES,
+    BelowLimit,
     Decimal,
     Purpose,
     Reading,
@@ -73,6 +82,7 @@ def read_table(
     sheet: str | None = None,
     hidden: Hidden | None = None,
     decimal: Decimal | None = None,
+    below_limit: BelowLimit | None = None,
     allow_duplicates: bool = False,
     purpose: Purpose = "split",
     name: str | None = None,
@@ -89,7 +99,7 @@ def read_table(
         group: likewise, of sources that are related, such as two windows of one vehicle; else ``group``, if it is there.
         instance: likewise, the column that numbers the measurements of a source; else ``instance``, if it is there.
         include: columns that are the features, and no others.
-        ignore: columns to leave out.
+        ignore: columns to leave out. In a ``case``, a column that may tell items apart must be named here or as the source.
         features: the features of a system, which the table must have; they are taken in this order, by their names with or
             without a unit, and others are left out. Of an array, the names of its columns.
         units: one for all features (``ppm``), some by name (``K39=ppm,Fe57=%``, or a dictionary), or one for each. A header
@@ -99,6 +109,8 @@ def read_table(
         sheet: of a workbook; else the first that is not hidden.
         hidden: what to do with hidden rows and columns of a workbook, ``include`` or ``ignore``; else they are an error.
         decimal: the decimal mark, ``.`` or ``,``; else numbers such as 1,934, which could be 1.934 or 1934, are an error.
+        below_limit: what values below the detection limit, such as <0.02, are read as: ``half`` of the limit, the ``limit``, or
+            ``sqrt2``, the limit over √2, with a warning; else they are an error.
         allow_duplicates: accept rows that repeat another of the same source, with a warning.
         purpose: a table to ``split`` needs six sources, some with replicates. A ``whole`` one, that is used as it is, may
             hold few. The items of a ``case`` are not checked against each other; without a column ``source`` a file is one
@@ -113,7 +125,7 @@ def read_table(
         data,
         Reading(
             source, group, instance, include, ignore, features, units,
-            transform, reference, sheet, hidden, decimal, allow_duplicates, purpose, name,
+            transform, reference, sheet, hidden, decimal, below_limit, allow_duplicates, purpose, name,
         ),
     )  # fmt: skip
 
@@ -156,7 +168,9 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     transform = reading.applied
     roles, role_findings = assign_roles(grid, reading)
     labels, label_findings = read_labels(grid, roles, str(reading.name) if reading.purpose == "case" else None)
-    parsed = _parse(grid, roles, labelled=labels is not None)
+    if labels is not None and reading.purpose == "case":
+        label_findings += ask_about_labels(grid, roles, labels.source)
+    parsed = _parse(grid, roles, reading.below_limit, labelled=labels is not None)
     findings = findings + role_findings + label_findings + mark_findings(grid, parsed, reading.decimal)
     for place, numbers in parsed.items():
         findings += number_findings(grid, place, numbers)
@@ -343,13 +357,13 @@ def _missing_file(path: Path) -> NoReturn:
     stop("missing-file", f"there is no such file in {folder.resolve()}", fix, path.name)
 
 
-def _parse(grid: Grid, roles: Roles, *, labelled: bool) -> dict[int, Numbers]:
+def _parse(grid: Grid, roles: Roles, below_limit: BelowLimit | None, *, labelled: bool) -> dict[int, Numbers]:
     """Numbers of the features and the reference, by column.
 
     Without a source column nobody knows which columns are labels: then those that are mostly numbers count.
     """
     wanted = [*roles.features, *([] if roles.reference is None else [roles.reference])]
-    parsed = {place: parse_numbers(grid.columns[place]) for place in dict.fromkeys(wanted)}
+    parsed = {place: parse_numbers(grid.columns[place], below_limit) for place in dict.fromkeys(wanted)}
     if not labelled:
         return {place: each for place, each in parsed.items() if np.isfinite(each.values).sum() > len(grid.rows) / 2}
     return parsed
