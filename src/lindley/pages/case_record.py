@@ -264,7 +264,7 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
         trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
         # What was refused, or asked for all the same, is told by the warnings of the report.
         allowed = {"allow_outside": True, "allow_same_file": True}
-        case = evaluate_case(system, trace, ref, scale or load_scale("nfi"), record.verbal.language, **allowed)
+        case = evaluate_case(system, trace, ref, scale or load_scale("nfi"), record.verbal.language, None, **allowed)
     except Refusal as refusal:
         return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"]
     except LindleyError as error:
