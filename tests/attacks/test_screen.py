@@ -93,7 +93,7 @@ def test_a_matrix_shows_its_labels(labels: tuple[str, ...], folder: Path, tmp_pa
     values = np.concatenate(factory.items(8, len(labels), 1)).tolist()
     rows = [[label, *row] for label, row in zip(labels, values, strict=True)]
     table = write(tmp_path / "items.csv", [["source", *factory.FEATURES], *rows])
-    given = ("case", folder / "system.safetensors", "--trace", table, "--ref", table)
+    given = ("case", folder / "system.safetensors", "--trace", table, "--ref", table, "--allow-same-file")
     answer, told, on_terminal = lindley(*given), lindley(*given, "--json"), lindley(*given, width=80)
     assert (answer.status, told.status, on_terminal.status) == (0, 0, 0), answer.text
     assert sent(answer.text) == []
@@ -109,7 +109,15 @@ def test_a_matrix_shows_its_labels(labels: tuple[str, ...], folder: Path, tmp_pa
 
 @pytest.mark.parametrize("label", [*HOSTILE[::3], *LINES], ids=names)
 def test_a_case_shows_what_the_laboratory_calls_things(label: str, folder: Path) -> None:
-    given = ("case", folder / "system.safetensors", "--trace", folder / "trace.csv", "--ref", folder / "trace.csv")
+    given = (
+        "case",
+        folder / "system.safetensors",
+        "--trace",
+        folder / "trace.csv",
+        "--ref",
+        folder / "trace.csv",
+        "--allow-same-file",
+    )
     answer = lindley(*given, "--trace-label", label, "--case", label, "--examiner", label)
     assert answer.status == 0, answer.text
     assert sent(answer.text) == []
@@ -232,7 +240,16 @@ def test_figures_of_a_matrix_are_whole(width: int, count: int, folder: Path, tmp
     rows = [[f"window {k} of the silver car [left]", *row] for k, row in enumerate(values.tolist())]
     refs = write(tmp_path / "refs.csv", [["source", *factory.FEATURES], *rows])
     traces = write(tmp_path / "traces.csv", [["source", *factory.FEATURES], *rows, ["t", *values[0].tolist()]])
-    given = ("case", folder / "system.safetensors", "--trace", traces, "--ref", refs, "--allow-outside")
+    given = (
+        "case",
+        folder / "system.safetensors",
+        "--trace",
+        traces,
+        "--ref",
+        refs,
+        "--allow-outside",
+        "--allow-same-file",
+    )
     llrs = np.array(json.loads(lindley(*given, "--json").out)["log10_lr"])
     low, high = load(folder / "system.safetensors").bounds
     figures = [
@@ -315,7 +332,15 @@ def test_figures_of_a_summary_are_whole(width: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_of_a_case_are_not_broken(width: int, folder: Path) -> None:
-    given = ("case", folder / "system.safetensors", "--trace", folder / "trace.csv", "--ref", folder / "trace.csv")
+    given = (
+        "case",
+        folder / "system.safetensors",
+        "--trace",
+        folder / "trace.csv",
+        "--ref",
+        folder / "trace.csv",
+        "--allow-same-file",
+    )
     plain, narrow = lindley(*given).out, lindley(*given, width=width).out
     assert narrow.split() == plain.split()
     assert max(map(len, narrow.splitlines())) <= max(width, 40) or width >= 100

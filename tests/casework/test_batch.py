@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *more: str | Path) -> str:
-    words = ["case", SYSTEM, "--trace", folder / "traces.csv", "--ref", folder / "refs.csv", *more]
+    words = ["case", SYSTEM, "--trace", folder / "traces.csv", "--ref", folder / "refs.csv", "--allow-same-file", *more]
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout

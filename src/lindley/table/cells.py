@@ -442,8 +442,8 @@ def _classify(cell: object) -> tuple[str, float]:
     return ("thousands" if _THOUSANDS.fullmatch(text) else "text"), math.nan
 
 
-def number_findings(grid: Grid, place: int, numbers: Numbers) -> list[Finding]:
-    """One finding for each kind of problem in a column, with all its rows."""
+def number_findings(grid: Grid, place: int, numbers: Numbers, *, needed: bool = False) -> list[Finding]:
+    """One finding for each kind of problem in a column, with all its rows; ``needed``: it cannot be left out."""
     name = grid.header[place]
     cells = grid.columns[place]
     findings = []
@@ -453,7 +453,8 @@ def number_findings(grid: Grid, place: int, numbers: Numbers) -> list[Finding]:
         message = (of_one if len(texts) == 1 else of_several).format(listing(texts))
         if kind == "blank" and len(places) == len(cells) > 1:
             message = "the column has no values"
-        fix = fix.format(f"leave the column out with {setting('ignore', name)}")
+        otherwise = f"leave the column out with {setting('ignore', name)}"
+        fix = fix.format("measure it again: the system needs this column" if needed else otherwise)
         rows = tuple(grid.rows[each] for each in places)
         findings.append(Finding("error", code, message, fix, grid.file, rows, name))
     if numbers.replaced:

@@ -173,7 +173,7 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     parsed = _parse(grid, roles, reading.below_limit, labelled=labels is not None)
     findings = findings + role_findings + label_findings + mark_findings(grid, parsed, reading.decimal)
     for place, numbers in parsed.items():
-        findings += number_findings(grid, place, numbers)
+        findings += number_findings(grid, place, numbers, needed=reading.features is not None)
     places = [place for place in roles.features if place in parsed]
     none = np.empty((len(grid.rows), 0))  # where there is no feature
     raw = np.column_stack([none, *(parsed[place].values for place in places)]) + 0.0  # a −0.0 becomes 0.0
