@@ -334,7 +334,7 @@ def test_facts_that_were_changed_are_told(fact: str, finished: Path) -> None:
     inside = content
     for step in steps:
         inside = inside[step]
-    inside[last] = {int: 7777, float: 0.0123, str: "forged", list: ["forged"]}[type(inside[last])]
+    inside[last] = {int: 7777, float: 7777.5, str: "forged", list: ["forged"]}[type(inside[last])]
     try:
         path.write_text(json.dumps(content), encoding="utf-8")
         answer = lindley("report", finished)
