@@ -120,7 +120,7 @@ def test_a_series_that_is_not_that_of_its_units_is_told(folder: Path) -> None:
     content.pop("sha256")
     path.write_text(json.dumps({**content, "sha256": json_digest(content)}))  # by somebody who renews the digest
     try:
-        with pytest.raises(LindleyError, match="its figures are not those of the parts it was made of"):
+        with pytest.raises(LindleyError, match="its figures or facts are not those of the parts it was made of"):
             SavedRun.open(folder)
     finally:
         path.write_text(whole)

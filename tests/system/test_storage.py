@@ -23,7 +23,7 @@ from lindley.system.storage import HEADER_LENGTH, KEY, _digest, from_bytes, stor
 from lindley.table.splits import Part
 from tests.kinds import MODELS, PARTS
 
-MODEL = "lindley-model/1"
+MODEL = "lindley-model/4"
 STORED = [kind for kind in MODELS if kind != "scale mixture"]  # of the oracle, which is never stored
 
 
@@ -171,8 +171,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a number for metadata": (raw_header('{"__metadata__": 3}'), "does not hold a lindley model"),
     "safetensors of others": (save({"w": torch.ones(3)}), "it was not written by lindley"),
     "with other metadata": (save({"w": torch.ones(3)}, {"format": "pt"}), "it was not written by lindley"),
-    "a newer version": (forged(lambda h, t: h.update(format="lindley-model/2")), "a newer version of lindley"),
-    "an older version": (forged(lambda h, t: h.update(format="lindley-model/0")), "an older version of lindley"),
+    "a newer version": (forged(lambda h, t: h.update(format="lindley-model/5")), "a newer version of lindley"),
+    "an older version": (forged(lambda h, t: h.update(format="lindley-model/3")), "an older version of lindley"),
     "another format": (forged(lambda h, t: h.update(format="lindley-case/1")), "it holds a lindley case"),
     "no format": (forged(lambda h, t: h.pop("format")), "does not hold a lindley model"),
     "no structure": (forged(lambda h, t: h.pop("structure")), "KeyError: 'structure'"),
