@@ -53,7 +53,7 @@ def test_only_simulated_data_have_an_oracle() -> None:
     assert ORACLE not in [unit.root for unit in make_units(make_experiment())]
 
 
-LONG = "+".join(["quantile:ntlm-double-sources-n2-varying", *["logistic"] * 40])
+LONG = "+".join(["quantile:ntlm-double-sources-n2-varying", *["logistic"] * 7])
 OPTIONS = {
     "batch": 7,
     "epochs": 3,
