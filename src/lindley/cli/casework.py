@@ -465,7 +465,8 @@ def log(
         problems.append(f"no entry has the digest {holds}: the end was cut off, or entries were made anew")
     for problem in problems:
         say_prose(f"  • {problem}")
-    say(f"{file}: {len(read.entries)} entries, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
+    number = "1 entry" if len(read.entries) == 1 else f"{len(read.entries)} entries"
+    say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
     say(f"Last entry: {read.last}\n            Keep it elsewhere: --holds tells later whether it is still there.")
     raise typer.Exit(2 if problems else 0)
 
