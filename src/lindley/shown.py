@@ -13,7 +13,10 @@ import unicodedata
 from pathlib import PureWindowsPath
 from typing import Any
 
-__all__ = ["as_text_cell", "file_name", "from_text_cell", "json_text", "starts_formula", "visible"]
+__all__ = ["CONTROLS", "as_text_cell", "file_name", "from_text_cell", "json_text", "starts_formula", "visible"]
+
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+"""What a terminal obeys."""
 
 _WITHOUT_WIDTH = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"

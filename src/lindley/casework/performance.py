@@ -24,7 +24,7 @@ from lindley.evaluation.metrics import cllr_min, devpav, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import Floats
 from lindley.system.system import System
-from lindley.table.splits import Side, order_instances, weigh_mates
+from lindley.table.splits import Side, order_instances, pair_weights
 from lindley.table.table import Table
 
 __all__ = [
@@ -211,12 +211,7 @@ class Scores:
 def square(system: System, table: Table, sources: Sources) -> PairGrid:
     """The pairs of one trace and one ref of every source; those of one group weigh what the system was made for."""
     number, group = np.arange(len(sources)), _groups(table, sources)
-    different = number[:, None] != number
-    weights = weigh_mates((group[:, None] == group)[different], system.mates)
-    if weights is None:
-        return PairGrid.of(number, number)
-    weight = np.ones(different.shape)
-    weight[different] = weights
+    weight = pair_weights(number[:, None] == number, np.asarray(group[:, None] == group), system.mates)
     return PairGrid.of(number, number, weight)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -26,6 +25,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.flow import Flow
 from lindley.models.gaussianise import Quantile, YeoJohnson
+from lindley.shown import CONTROLS
 from lindley.system.kinds import KINDS, fetch
 from lindley.table.scaling import LARGEST, SMALLEST, Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -48,7 +48,6 @@ BOUND_STEP = 0.011
 """Bounds lie on a grid, and may be a step of it beyond what pairs support."""
 FIGURES = ("cllr", "cllr_min", "cllr_cal", "misleading_same", "misleading_different")
 """Of the validation."""
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 HEADER_LENGTH = 8
 T = TypeVar("T")
 Classes = Mapping[str, type[Any]]
@@ -122,7 +121,7 @@ def require_names(system: System) -> None:
     if not all(unit is None or isinstance(unit, str) for unit in system.column_units):
         raise LindleyError("its units are no words")
     for word in (system.name, *system.columns, *system.column_units):
-        if word is not None and _CONTROLS.search(word):
+        if word is not None and CONTROLS.search(word):
             raise LindleyError(f"the name or unit {word!r} holds a control character: rename the column")
 
 
@@ -316,7 +315,7 @@ def printable(value: Any) -> Any:
         return {printable(key): printable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [printable(each) for each in value]
-    return _CONTROLS.sub("�", value) if isinstance(value, str) else value
+    return CONTROLS.sub("�", value) if isinstance(value, str) else value
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

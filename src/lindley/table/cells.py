@@ -21,7 +21,7 @@ from lindley.settings import setting
 from lindley.table.columns import BelowLimit, Decimal, Roles, split_unit
 from lindley.table.files import FORMULA, Grid, Shown, apostrophes, is_blank, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
-from lindley.table.lookalikes import look_alikes, visible
+from lindley.table.lookalikes import look_alikes, unmistakable
 
 __all__ = [
     "Labels", "Numbers", "ask_about_labels", "mark_findings", "number_findings", "parse_numbers", "read_labels",
@@ -215,7 +215,7 @@ def similar_labels(labels: Iterable[str], role: str, file: str, column: str | No
     twins = look_alikes(label for label in labels if label)
     if not twins:
         return []
-    text = listing([" / ".join(map(visible, group[:4])) for group in twins], 8)
+    text = listing([" / ".join(map(unmistakable, group[:4])) for group in twins], 8)
     message = f"labels that look alike count as different {role}s: {text}"
     fix = f"If they are one {role}, write it in one way"
     return [Finding("warning", f"similar-{role}s", message, fix, file, (), column)]
@@ -228,7 +228,7 @@ def _merged_labels(grid: Grid, cells: Sequence[object], labels: Sequence[str], n
         if label:
             forms[label][cell if isinstance(cell, str) else None] = None
     merged = [
-        " / ".join(f"{label} (no text)" if form is None else visible(form) for form in list(each)[:4])
+        " / ".join(f"{label} (no text)" if form is None else unmistakable(form) for form in list(each)[:4])
         for label, each in forms.items()
         if len(each) > 1
     ]

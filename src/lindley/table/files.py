@@ -16,15 +16,14 @@ from dataclasses import dataclass
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.shown import from_text_cell, starts_formula
+from lindley.shown import CONTROLS, from_text_cell, starts_formula
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
-from lindley.table.lookalikes import look_alikes, visible
+from lindley.table.lookalikes import look_alikes, unmistakable
 
 __all__ = [
     "FORMULA", "Grid", "Shown", "apostrophes", "build_grid", "is_blank", "read_delimited", "without_apostrophes",
 ]  # fmt: skip
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
 _NUMBER_LIKE = re.compile(r"\s*[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?\s*")
@@ -182,11 +181,13 @@ def _odd_names(file: str, header_row: int, names: Mapping[int, str]) -> list[Fin
         if len(name) > limit("LETTERS"):
             message = f"the name of column {found[0]} has {len(name):,} letters ({quoted([name])[0]}); {limit_text('LETTERS')}"
             findings.append(Finding("error", "long-name", message, "Shorten it", file, (header_row,)))
-        if _CONTROLS.search(name):
-            message = f"the name of column {found[0]} holds control characters, which terminals obey: {visible(name)}"
+        if CONTROLS.search(name):
+            message = (
+                f"the name of column {found[0]} holds control characters, which terminals obey: {unmistakable(name)}"
+            )
             findings.append(Finding("error", "control-character", message, "Rename the column", file, (header_row,)))
     if twins := look_alikes(places):
-        text = listing([" / ".join(map(visible, group[:4])) for group in twins], 8)
+        text = listing([" / ".join(map(unmistakable, group[:4])) for group in twins], 8)
         message = f"names of columns that look alike count as different ones: {text}"
         fix = "If they are one, write the name in one way and give the column once"
         findings.append(Finding("warning", "similar-columns", message, fix, file, (header_row,)))

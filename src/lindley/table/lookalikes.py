@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["look_alikes", "visible"]
+__all__ = ["look_alikes", "unmistakable"]
 
 # The letters of other alphabets that look like Latin ones, small or capital, and the many dashes and quotation marks.
 _LETTERS = "авекмнорстхуіјѕԁԛԝ" + "αβεζηικνορτυχ"
@@ -36,10 +36,10 @@ def look_alikes(labels: Iterable[str]) -> list[list[str]]:
     return [group for group in sights.values() if len(group) > 1]
 
 
-def visible(label: str) -> str:
+def unmistakable(label: str) -> str:
     """A label between quotation marks, with what could not be told apart by eye as its number in Unicode.
 
-    >>> visible("S1\u200b"), visible("caf\u00e9"), visible("cafe\u0301")
+    >>> unmistakable("S1\u200b"), unmistakable("caf\u00e9"), unmistakable("cafe\u0301")
     ("'S1<U+200B>'", "'café'", "'cafe<U+0301>'")
     """
     shown = label if len(label) <= _SHOWN else label[: _SHOWN - 3] + "..."

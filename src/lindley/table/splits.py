@@ -45,6 +45,7 @@ __all__ = [
     "make_splits",
     "mate_share",
     "order_instances",
+    "pair_weights",
     "series_sizes",
     "weigh_mates",
 ]
@@ -140,6 +141,16 @@ def weigh_mates(is_mate: NDArray[np.bool_], share: float | None) -> Floats | Non
         return None
     found = number / is_mate.size
     return np.where(is_mate, share / found, (1 - share) / (1 - found))
+
+
+def pair_weights(is_same: NDArray[np.bool_], is_mate: NDArray[np.bool_], share: float | None) -> Floats | None:
+    """What every pair of a matrix weighs: different-source pairs as `weigh_mates` says, same-source pairs one."""
+    weights = weigh_mates(is_mate[~is_same], share)
+    if weights is None:
+        return None
+    weight = np.ones(is_same.shape)
+    weight[~is_same] = weights
+    return weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,13 +276,7 @@ class Part:
         """What every pair weighs (traces, refs), mates being weighted to their share; None where all weigh one."""
         if self.mates is None:
             return None
-        different = self.trace.source[:, None] != self.ref.source
-        weights = weigh_mates(self.is_mate[different], self.mates)
-        if weights is None:
-            return None
-        weight = np.ones(different.shape)
-        weight[different] = weights
-        return weight
+        return pair_weights(self.trace.source[:, None] == self.ref.source, self.is_mate, self.mates)
 
     def llrs(self, matrix: Floats) -> LLRs:
         """LLRs of all pairs (traces, refs) by hypothesis, each with its weight."""
