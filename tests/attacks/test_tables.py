@@ -1061,3 +1061,12 @@ def test_column_letters() -> None:
 
 def test_there_are_enough_inputs() -> None:
     assert len(REFUSED) + len(TOLD) + len(RIGHT) + len(BIG) + len(MANY) >= 120
+
+
+@pytest.mark.parametrize("row", ['"s3\r9,1";1,5\n', '"s3\n9,1";1,5\n', '"x\ry";"1,2"\n', '"a""\n,b";1\n'])
+def test_a_line_end_inside_a_field_of_a_short_row_is_no_traceback(row: str, tmp_path: Path) -> None:
+    """The row is tried with another delimiter, for which its fields are not quoted."""
+    rows = "".join(f"s{n // 2};{n},5;{2 * n}\n" for n in range(16))
+    (tmp_path / "t.csv").write_text(f"source;a;b\n{rows}{row}", encoding="utf-8", newline="")
+    with pytest.raises(LindleyError, match=r"fields? where the header has 3"):
+        read_table(tmp_path / "t.csv")

@@ -374,7 +374,10 @@ def _other_delimiter(record: Record, width: int, delimiter: str, others: Sequenc
     for other in others:
         if other not in line:
             continue
-        fields = next(csv.reader([line], delimiter=other))
+        try:
+            fields = next(csv.reader(io.StringIO(line, newline=""), delimiter=other))
+        except csv.Error:  # a quotation mark or a line end inside a field, read with the wrong delimiter
+            continue
         if len(record) != width and (len(record) == 1 or len(fields) == width):
             return other
         if len(record) == width == len(fields) and _numbers_in(fields) > _numbers_in(record):
