@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lindley.table import Table, examine_table, export_csv, render_summary, summarise
-from lindley.table.cells import Labels
 from lindley.table.check import Measurements, check_counts, check_features, check_rows
 from lindley.table.findings import Finding
+from lindley.table.labels import Labels
 
 
 def measured(values: np.ndarray, source: np.ndarray, group: np.ndarray | None = None) -> Measurements:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from lindley.settings import setting
 from lindley.shown import visible
-from lindley.table.cells import Labels
 from lindley.table.findings import Finding, Level, listing, quoted
+from lindley.table.labels import Labels
 from lindley.table.scaling import LARGEST, leaves_range, rounding_error, spread
 from lindley.table.table import Table
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,12 +16,11 @@ from dataclasses import dataclass
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
 from lindley.shown import CONTROLS, from_text_cell, starts_formula
+from lindley.table.cells import is_blank
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
 from lindley.table.lookalikes import look_alikes, unmistakable
 
-__all__ = [
-    "FORMULA", "Grid", "Shown", "apostrophes", "build_grid", "is_blank", "read_delimited", "without_apostrophes",
-]  # fmt: skip
+__all__ = ["Grid", "apostrophes", "build_grid", "read_delimited", "without_apostrophes"]
 
 DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
@@ -38,31 +36,6 @@ _NOT_WINDOWS = re.compile(rb"[\x81-\x84\x86-\x90\x98-\x9f]|[\xc2-\xdf][\x80-\xbf
 """Letters of another code page, such as that of DOS or of the Mac, or of UTF-8 in the same file: nobody knows which it is."""
 
 Record = list[str]
-
-
-class _Formula:
-    """Stands in an Excel cell whose formula was never calculated, so that it does not look blank."""
-
-    def __str__(self) -> str:
-        return "a formula without a value"
-
-
-FORMULA = _Formula()
-
-
-class Shown(float):
-    """A number that Excel shows as another one, as per cent or in thousands, or not at all: which is meant is not known."""
-
-    how: str
-
-    def __new__(cls, number: float, how: str) -> Shown:
-        """The number in the cell, and how it is shown."""
-        made = super().__new__(cls, number)
-        made.how = how
-        return made
-
-    def __str__(self) -> str:
-        return f"{float(self):.15g} {self.how}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +54,6 @@ class Grid:
     rows: tuple[int, ...]  # the row number of each cell in a column
     delimiter: str
     complete: bool
-
-
-def is_blank(cell: object) -> bool:
-    """Whether a cell holds nothing, or spaces only; in a data frame, NaN is nothing."""
-    if isinstance(cell, str):
-        return not cell.strip()
-    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def find_rows(file: str, records: Sequence[Sequence[object]], findings: list[Finding]) -> tuple[int, list[int]]:

@@ -16,15 +16,6 @@ import numpy as np
 from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.cells import (
-    Numbers,
-    ask_about_labels,
-    mark_findings,
-    number_findings,
-    parse_numbers,
-    read_labels,
-    similar_labels,
-)
 from lindley.table.check import Measurements, Summary, check_counts, check_features, check_range, check_rows, summarise
 from lindley.table.columns import (
     ROLES,
@@ -42,6 +33,9 @@ from lindley.table.columns import (
 from lindley.table.files import Grid, read_delimited
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted, stop
 from lindley.table.frames import frame_grid
+from lindley.table.labels import ask_about_labels, read_labels, similar_labels
+from lindley.table.marks import mark_findings
+from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import Table, with_unit
 from lindley.table.workbook import Hidden, read_workbook

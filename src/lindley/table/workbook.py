@@ -20,7 +20,8 @@ from xml.etree.ElementTree import Element, iterparse
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.files import FORMULA, Grid, Shown, build_grid, is_blank
+from lindley.table.cells import FORMULA, Shown, is_blank
+from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
 
 __all__ = ["Hidden", "read_workbook"]
