@@ -27,7 +27,8 @@ _CONTROLS = str.maketrans("", "", "\x02\x03\x1f")
 _COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "reference")}
 _COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
 _LISTS = ("include", "ignore")
-_FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap", "allow_same_file")
+_NUMBERS = ("header_row",)
+_FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap", "allow_same_file", "no_profile")
 _OTHERWISE = {"folder": "out"}
 """Options that are called otherwise than the setting."""
 _PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
@@ -88,7 +89,8 @@ def _told(language: Language, name: str, values: list[str]) -> str:
         value = option_list(*values) if name in _LISTS else " ".join(map(option_value, values))
         return f"{_option(name)} {value}".rstrip()
     if language == "yaml":
-        value = ", ".join(each if _PLAIN_IN_YAML.fullmatch(each) else _string(each) for each in values)
+        plain = values if name in _NUMBERS else [each for each in values if _PLAIN_IN_YAML.fullmatch(each)]
+        value = ", ".join(each if each in plain else _string(each) for each in values)
         if name in _FLAGS:
             return f"{key}: true"
         return f"{key}: [{value}]" if name in _LISTS and values else f"{key}: {value}".rstrip()

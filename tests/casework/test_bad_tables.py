@@ -14,7 +14,7 @@ from lindley.casework.laboratory import load_scale
 from lindley.errors import LindleyError
 from lindley.settings import speaking
 from lindley.system.system import System, load
-from lindley.table.columns import split_unit
+from lindley.table.units import split_unit
 from tests.casework.factory import FEATURES, items, saved, write_csv
 from tests.casework.golden.make import FOLDER, measured
 

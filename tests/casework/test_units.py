@@ -6,7 +6,7 @@ import pytest
 
 from lindley.errors import LindleyError
 from lindley.settings import speaking
-from lindley.table.columns import given_units, plain_names
+from lindley.table.units import given_units, plain_names
 
 NAMES = ["K39", "Ti49"]
 

@@ -279,6 +279,7 @@ def make_case(
     language: Language = "en",
     source: str | None = None,
     ignore: Sequence[str] = (),
+    header_row: int | None = None,
     sheet: str | None = None,
     hidden: Hidden | None = None,
     decimal: Decimal | None = None,
@@ -307,6 +308,7 @@ def make_case(
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
         ignore: columns that differ within an item and do not matter, such as remarks; other such columns are an error.
+        header_row: of a file, the row of the header as Excel counts; else the first, or the one below a title.
         sheet: of an .xlsx file.
         hidden: what to do with hidden rows and columns of an .xlsx file, ``include`` or ``ignore``; else they are an error.
         decimal: the decimal mark, where numbers such as 1,934 could be 1.934 or 1934.
@@ -321,7 +323,7 @@ def make_case(
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
     reading = {"source": source, "ignore": ignore, "sheet": sheet, "hidden": hidden, "decimal": decimal}
-    reading["below_limit"] = below_limit
+    reading |= {"below_limit": below_limit, "header_row": header_row}
     traces, refs = (read_evidence(system, data, which, **reading) for which, data in sides.items())
     given = {
         "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,

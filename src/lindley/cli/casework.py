@@ -164,7 +164,7 @@ def sign(
     say(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
-@reads_table("ignore_columns", "sheet", "hidden", "decimal", "below_limit")
+@reads_table("ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit")
 def case(
     system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
     trace: Annotated[Path, typer.Option(help="The measurements of the trace: a table; or a folder of tables.")],
@@ -535,8 +535,9 @@ def _template(path: Path | None) -> None:
 
 
 @reads_table(
-    "source_column", "group_column", "instance_column", "sheet", "hidden", "decimal", "below_limit", "allow_duplicates"
-)
+    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
+    "allow_duplicates",
+)  # fmt: skip
 def evaluate(
     system: Annotated[str, typer.Argument(help="A system that 'lindley train' wrote.")],
     table: Annotated[str, typer.Argument(help="Data that it has not seen: a CSV or .xlsx file, or a named data set.")],

@@ -56,6 +56,11 @@ READING: dict[str, tuple[Any, str]] = {
         "Units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'. A header such as 'K39 (ppm)' tells it too. Cases in other "
         "units are refused.",
     ),
+    "header_row": (
+        int | None,
+        "The row of the header, as Excel counts: 4 if three rows of title stand above it. Default: the first row, or the one "
+        "below a title where no other can be meant.",
+    ),
     "sheet": (str | None, "The sheet of an .xlsx file. Default: the first that is not hidden."),
     "hidden": (
         Literal["include", "ignore"] | None,

@@ -97,6 +97,12 @@ class DataConfig(_ShortForm):
     reference_column: str | None = Field(
         default=None, description="divide every feature by this column before the logarithm"
     )
+    header_row: int | None = Field(
+        default=None,
+        strict=True,
+        ge=1,
+        description="the row of the header, as Excel counts; default the first, or the one below a title",
+    )
     sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first that is seen")
     hidden: Hidden | None = Field(
         default=None, description="include hidden rows and columns of an .xlsx file, or ignore them; default: an error"

@@ -38,9 +38,9 @@ import yaml
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.settings import setting
-from lindley.table.columns import plain_names
 from lindley.table.datasets import dataset_names
 from lindley.table.table import Table, write_atomically
+from lindley.table.units import plain_names
 
 __all__ = [
     "EXPERIMENT",

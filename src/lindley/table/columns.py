@@ -1,13 +1,8 @@
-"""How a table is read, which of its columns says what (source, group, instance, feature), and in what unit.
-
-A header such as ``K39 [ppm]`` tells the unit of a feature; the reader may be told it as well.
-"""
+"""How a table is read, and which of its columns says what: source, group, instance or feature."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +13,7 @@ from lindley.settings import setting
 from lindley.table.files import Grid
 from lindley.table.findings import Finding, did_you_mean, listing, quoted
 from lindley.table.scaling import Transform, TransformKind
+from lindley.table.units import Units, column_units, split_unit
 from lindley.table.workbook import Hidden
 
 __all__ = [
@@ -27,11 +23,7 @@ __all__ = [
     "Reading",
     "Roles",
     "assign_roles",
-    "column_units",
     "feature_places",
-    "given_units",
-    "plain_names",
-    "split_unit",
 ]
 
 Purpose = Literal["split", "whole", "case"]
@@ -39,9 +31,6 @@ Decimal = Literal[".", ","]
 BelowLimit = Literal["half", "limit", "sqrt2"]
 """What a value below the detection limit is read as: half of the limit, the limit itself, or the limit over √2."""
 ROLES = ("source", "group", "instance")
-Units = tuple[str | None, ...]
-
-_UNIT = re.compile(r"^(?P<name>.*\S)\s*(?:\[(?P<square>[^\[\]]+)\]|\((?P<round>[^()]+)\))$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +46,7 @@ class Reading:
     units: str | Mapping[str, str] | Sequence[str | None] | None = None
     transform: TransformKind = "none"
     reference: str | None = None
+    header_row: int | None = None
     sheet: str | None = None
     hidden: Hidden | None = None
     decimal: Decimal | None = None
@@ -73,6 +63,10 @@ class Reading:
         for each, choice in choices.items():
             if getattr(self, each) not in (None, *choice):
                 raise LindleyError(f"{setting(each)} is {' or '.join(quoted(choice))}, and not {getattr(self, each)!r}")
+
+        row = self.header_row
+        if row is not None and (isinstance(row, bool) or not isinstance(row, int) or row < 1):
+            raise LindleyError(f"{setting('header_row')} is a whole number from 1 on, and not {row!r}")
 
     @cached_property
     def applied(self) -> Transform:
@@ -270,95 +264,3 @@ def _double_parts(
             fix = "Name it in one option only"
             findings.append(Finding("error", "column-used-twice", message, fix, file, column=name))
     return findings
-
-
-def split_unit(header: str) -> tuple[str, str | None]:
-    """The name and the unit of a column: ``K39 [ppm]`` and ``K39 (ppm)`` are K39, in ppm.
-
-    >>> split_unit("K39 [ppm]"), split_unit("K39")
-    (('K39', 'ppm'), ('K39', None))
-    """
-    match = _UNIT.match(header.strip())
-    if match is None:
-        return header.strip(), None
-    return match["name"].strip(), (match["square"] or match["round"]).strip()
-
-
-def plain_names(headers: Sequence[str]) -> tuple[tuple[str, ...], Units]:
-    """The names alone, and the units. Names stay as they are where two would become one.
-
-    >>> plain_names(["K39 [ppm]", "Fe57 [ppm]", "Fe57 [%]"])
-    (('K39', 'Fe57 [ppm]', 'Fe57 [%]'), ('ppm', None, None))
-    """
-    split = [split_unit(header) for header in headers]
-    often = Counter(name.casefold() for name, _ in split)
-    plain = [
-        (name, unit) if often[name.casefold()] == 1 else (header, None)
-        for header, (name, unit) in zip(headers, split, strict=True)
-    ]
-    return tuple(name for name, _ in plain), tuple(unit for _, unit in plain)
-
-
-def given_units(
-    units: str | Mapping[str, str] | Sequence[str | None] | None, features: Sequence[str], known: Units
-) -> Units:
-    """The units of all features, as they are given beside those that headers tell.
-
-    ``units`` is one for all features (``ppm``), some by name (``K39=ppm,Fe57=%``, or a dictionary), or one for each.
-
-    >>> given_units("K39=ppm", ["K39", "Fe57"], (None, "%"))
-    ('ppm', '%')
-    """
-    if units is None:
-        return known
-    if isinstance(units, str):
-        given: Mapping[str, str | None] = _parsed(units, features)
-    elif isinstance(units, Mapping):
-        given = units
-    elif len(units) == len(features):
-        given = dict(zip(features, units, strict=True))
-    else:
-        raise LindleyError(f"{setting('units')} gives {len(units)} units, and there are {len(features)} features")
-    if unknown := [name for name in given if name not in features]:
-        raise LindleyError(
-            f"{setting('units')} names {listing(quoted(unknown), 8)}; the features are {listing(quoted(features), 30)}"
-        )
-    for feature, before in zip(features, known, strict=True):
-        after = given.get(feature)
-        if before is not None and after is not None and before.casefold() != after.casefold():
-            raise LindleyError(
-                f"{setting('units')} says that {feature} is in {after}, and its header says {before}: which is right?"
-            )
-    return tuple(given.get(feature) or unit for feature, unit in zip(features, known, strict=True))
-
-
-def column_units(
-    units: str | Mapping[str, str] | Sequence[str | None] | None, columns: Sequence[str], known: Units, divided: bool
-) -> Units:
-    """The units of the features and, where they are ``divided`` by one, of the reference behind them, as in `given_units`.
-
-    One unit for all is the reference's too, unless its header tells another; a list may leave the reference out.
-
-    >>> column_units("ppm", ["K39", "Si28"], (None, "%"), divided=True)
-    ('ppm', '%')
-    """
-    if divided and isinstance(units, str) and "=" not in units and known[-1] is not None:
-        return (*given_units(units, columns[:-1], known[:-1]), known[-1])
-    if divided and not isinstance(units, str | Mapping | None) and len(units) == len(columns) - 1:
-        units = (*units, None)
-    return given_units(units, columns, known)
-
-
-def _parsed(text: str, features: Sequence[str]) -> dict[str, str]:
-    shown = setting("units", text)
-    try:
-        fields = [field.strip() for line in csv.reader([text], skipinitialspace=True, strict=True) for field in line]
-    except csv.Error as error:
-        raise LindleyError(f"{shown} does not read ({error}): give 'ppm', or 'K39=ppm,Fe57=%'") from error
-    fields = [field for field in fields if field]
-    if len(fields) == 1 and "=" not in fields[0]:
-        return dict.fromkeys(features, fields[0])
-    split = [field.rpartition("=") for field in fields]
-    if not fields or not all(name.strip() and unit.strip() for name, _, unit in split):
-        raise LindleyError(f"{shown} does not read: give one unit for all, 'ppm', or some, 'K39=ppm,Fe57=%'")
-    return {name.strip(): unit.strip() for name, _, unit in split}

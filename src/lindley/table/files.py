@@ -18,6 +18,7 @@ from lindley.settings import setting
 from lindley.shown import CONTROLS, from_text_cell, starts_formula
 from lindley.table.cells import is_blank
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
+from lindley.table.header import Row, find_header, header_place, take_units
 from lindley.table.lookalikes import look_alikes, unmistakable
 
 __all__ = ["Grid", "apostrophes", "build_grid", "read_delimited", "without_apostrophes"]
@@ -56,21 +57,19 @@ class Grid:
     complete: bool
 
 
-def find_rows(file: str, records: Sequence[Sequence[object]], findings: list[Finding]) -> tuple[int, list[int]]:
-    """Which record is the header, the first that is not blank, and which are rows under it; a note tells of others."""
+def filled_rows(file: str, records: Sequence[Record], findings: list[Finding]) -> list[tuple[int, Record]]:
+    """The records that are not blank, with the numbers of their rows; a note tells of the others."""
     blank = [all(is_blank(cell) for cell in record) for record in records]
     if any(blank):
         skipped = tuple(place + 1 for place, empty in enumerate(blank) if empty)
         findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=skipped))
-    start = blank.index(False)
-    return start, [place for place in range(start + 1, len(records)) if not blank[place]]
+    return [(place + 1, record) for place, record in enumerate(records) if not blank[place]]
 
 
 def build_grid(
     file: str,
     header: Sequence[object],
-    records: Sequence[Sequence[object]],
-    rows: Sequence[int],
+    body: Sequence[Row],
     findings: list[Finding],
     *,
     places: Sequence[int] | None = None,
@@ -78,9 +77,10 @@ def build_grid(
     delimiter: str = "",
     complete: bool = True,
 ) -> Grid:
-    """Stand records of equal length up as named columns, and add what is wrong with their names to the findings.
+    """Stand rows of equal length up as named columns, and add what is wrong with their names to the findings.
 
-    ``places`` are the numbers of the columns, from 1, where some between them were empty.
+    ``places`` are the numbers of the columns, from 1, where some between them were empty. A table in memory has its
+    header in row 0, and no row of units under it.
 
     Raises:
         TableError: with all findings, if there is no measurement in them, or too many columns.
@@ -89,7 +89,7 @@ def build_grid(
         message = f"the table has {len(header):,} columns; {limit_text('COLUMNS')}"
         fix = "Give one row per measurement and one column per feature"
         raise TableError([*findings, Finding("error", "too-many-columns", message, fix, file)])
-    if not records and complete:
+    if not body and complete:
         message = "there is a header and no measurement under it"
         fix = "Add one row per measurement, or check that the right file or sheet was given"
         raise TableError([*findings, Finding("error", "empty-table", message, fix, file)])
@@ -100,7 +100,11 @@ def build_grid(
     names = [" ".join(text.split()) for text in texts]
     places = range(1, len(names) + 1) if places is None else places
     findings += _odd_names(file, header_row, dict(zip(places, names, strict=True)))
-    columns: list[Sequence[object]] = list(zip(*records, strict=True)) if records else [() for _ in names]
+    if header_row:
+        names, of_units = take_units(file, header_row, names, body, findings)
+        body = body[1:] if of_units else body
+    columns: list[Sequence[object]] = list(zip(*(cells for _, cells in body), strict=True)) or [() for _ in names]
+    rows = [row for row, _ in body]
     kept = [at for at, name in enumerate(names) if name]
     unnamed = {places[at]: columns[at] for at, name in enumerate(names) if not name}
     findings += _unnamed(file, header_row, unnamed, rows)
@@ -180,8 +184,8 @@ def _unnamed(file: str, header_row: int, columns: Mapping[int, Sequence[object]]
     return findings
 
 
-def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
-    """The cells of a text file, and what is wrong with its rows.
+def read_delimited(file: str, data: bytes, header_row: int | None = None) -> tuple[Grid, list[Finding]]:
+    """The cells of a text file, and what is wrong with its rows; ``header_row`` is said, or found.
 
     Raises:
         TableError: if not even rows and columns can be told apart.
@@ -193,23 +197,19 @@ def read_delimited(file: str, data: bytes) -> tuple[Grid, list[Finding]]:
     if re.fullmatch(r'"?sep=.?"?', first_line, re.IGNORECASE):
         message = f"the first line '{first_line}' is an instruction to Excel, not a header"
         stop("sep-line", message, "Delete that line", file, (1,))
-    delimiter = _detect_delimiter(text)
+    delimiter = _detect_delimiter(text, header_row)
+    filled = filled_rows(file, _records(file, text, delimiter or ","), findings)
+    at = find_header(file, filled, header_row, findings)
+    (row, header), body = filled[at], filled[at + 1 :]
     if delimiter is None:
-        message = f"the header {quoted([first_line])[0]} is one single column"
-        stop("one-column", message, "Separate the columns by commas, semicolons or tabs", file, (1,))
-    records = _records(file, text, delimiter)
-    start, kept = find_rows(file, records, findings)
-    body = [(place + 1, records[place]) for place in kept]
+        message = f"the header {quoted([' '.join(header)])[0]} is one single column"
+        stop("one-column", message, "Separate the columns by commas, semicolons or tabs", file, (row,))
     # Only in a comma file can a row of another delimiter have the right length, by its decimal commas.
     suspicious = delimiter == "," and (";" in text or "\t" in text)
-    good, misfits = _equal_lengths(file, records[start], body, delimiter, suspicious=suspicious)
-    cells, rows = [record for _, record in good], [row for row, _ in good]
-    complete = len(good) == len(body)
+    good, misfits = _equal_lengths(file, header, body, delimiter, suspicious=suspicious)
     findings += misfits
-    grid = build_grid(
-        file, records[start], cells, rows, findings, header_row=start + 1, delimiter=delimiter, complete=complete
-    )
-    return grid, findings
+    complete = len(good) == len(body)
+    return build_grid(file, header, good, findings, header_row=row, delimiter=delimiter, complete=complete), findings
 
 
 def _decode(file: str, data: bytes) -> tuple[str, list[Finding]]:
@@ -237,31 +237,44 @@ def _decode(file: str, data: bytes) -> tuple[str, list[Finding]]:
         stop("not-utf8", f"byte {position} (0x{data[position]:02x}) is not UTF-8 text", _SAVE_UTF8, file, (row,))
 
 
-def _detect_delimiter(text: str) -> str | None:
+def _detect_delimiter(text: str, header_row: int | None) -> str | None:
     """The delimiter that splits the header, and nearly all rows into as many fields.
 
     If several do, as in ``source;Na, ppm`` above ``s0;1,5``, it is the one that leaves more numbers whole, then
-    the one that stands first among tab, semicolon, comma.
+    the one that stands first among tab, semicolon, comma. Where the first row is not such a header, it may be a title: then
+    it is the one that splits the rows below into a header and numbers.
     """
-    best: tuple[float, float] | None = None
-    chosen = None
-    for delimiter in _PREFERRED:
-        header, *rows = _first_rows(text, delimiter) or [[]]
-        if len(header) < 2:
-            continue
-        fitting = sum(_fits(record, len(header)) for record in rows) / max(len(rows), 1)
-        numbers = sum(map(_numbers_in, rows)) / max(sum(map(len, rows)), 1)
-        if best is None or (min(fitting, _NEARLY_ALL), numbers) > best:
-            best, chosen = (min(fitting, _NEARLY_ALL), numbers), delimiter
+    rows = {delimiter: _first_rows(text, delimiter, header_row or 1) for delimiter in _PREFERRED}
+    chosen, fitting = _best_delimiter(rows)
+    if header_row is not None or fitting >= _NEARLY_ALL:
+        return chosen
+    below = {delimiter: some[header_place(some) :] for delimiter, some in rows.items()}
+    if any(len(below[delimiter]) < len(rows[delimiter]) for delimiter in _PREFERRED):
+        return _best_delimiter(below)[0]
     return chosen
 
 
-def _first_rows(text: str, delimiter: str) -> list[Record]:
-    """The first rows that are not blank; fewer where one does not read, which is told when all are read."""
+def _best_delimiter(rows: Mapping[str, Sequence[Record]]) -> tuple[str | None, float]:
+    """By the rows that each delimiter makes, the first of them the header: the best, and the share of rows that fit."""
+    best: tuple[float, float] | None = None
+    chosen = None
+    for delimiter in _PREFERRED:
+        header, *body = rows[delimiter] or [[]]
+        if len(header) < 2:
+            continue
+        fitting = sum(_fits(record, len(header)) for record in body) / max(len(body), 1)
+        numbers = sum(map(_numbers_in, body)) / max(sum(map(len, body)), 1)
+        if best is None or (min(fitting, _NEARLY_ALL), numbers) > best:
+            best, chosen = (min(fitting, _NEARLY_ALL), numbers), delimiter
+    return chosen, 0.0 if best is None else best[0]
+
+
+def _first_rows(text: str, delimiter: str, start: int) -> list[Record]:
+    """The first rows, from this one on, that are not blank; fewer where one does not read, which is told when all are read."""
     rows: list[Record] = []
     with suppress(csv.Error):
-        for record in csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter):
-            if any(field.strip() for field in record):
+        for row, record in enumerate(csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter), 1):
+            if row >= start and any(field.strip() for field in record):
                 rows.append(record)
             if len(rows) > _ROWS:
                 break

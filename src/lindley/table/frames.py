@@ -87,11 +87,10 @@ def frame_grid(data: Any, reading: Reading) -> tuple[Grid, list[Finding], Readin
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
         raise LindleyError(f"all columns need as many rows, and they have others: {told}")
-    records = list(zip(*(column.tolist() for column in columns.values()), strict=True))
+    body = list(enumerate(zip(*(column.tolist() for column in columns.values()), strict=True)))
     # text in a cell is judged as that of a file with commas between its columns
     findings: list[Finding] = []
-    rows = range(len(records))
-    grid = build_grid(named["name"], list(columns), records, rows, findings, header_row=0, delimiter=",")
+    grid = build_grid(named["name"], list(columns), body, findings, header_row=0, delimiter=",")
     return grid, findings, replace(reading, **named)
 
 

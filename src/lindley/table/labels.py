@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
 from lindley.table.cells import EXCEL_ERRORS, FORMULA, is_blank
-from lindley.table.columns import Roles, split_unit
+from lindley.table.columns import Roles
 from lindley.table.files import Grid, apostrophes, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.lookalikes import look_alikes, unmistakable
 from lindley.table.numbers import MEASURED, parse_numbers
+from lindley.table.units import split_unit
 
 __all__ = ["Labels", "ask_about_labels", "read_labels", "similar_labels"]
 

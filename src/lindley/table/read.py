@@ -25,10 +25,7 @@ from lindley.table.columns import (
     Reading,
     Roles,
     assign_roles,
-    column_units,
     feature_places,
-    plain_names,
-    split_unit,
 )
 from lindley.table.files import Grid, read_delimited
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted, stop
@@ -38,6 +35,7 @@ from lindley.table.marks import mark_findings
 from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import Table, with_unit
+from lindley.table.units import column_units, plain_names, require_units, split_unit
 from lindley.table.workbook import Hidden, read_workbook
 
 __all__ = ["Examination", "examine_table", "read_table"]
@@ -73,6 +71,7 @@ def read_table(
     units: str | Mapping[str, str] | Sequence[str | None] | None = None,
     transform: TransformKind = "none",
     reference: str | None = None,
+    header_row: int | None = None,
     sheet: str | None = None,
     hidden: Hidden | None = None,
     decimal: Decimal | None = None,
@@ -100,6 +99,8 @@ def read_table(
             ``K39 [ppm]`` tells it as well. With ``features`` they are what the system needs.
         transform: ``none``, or the logarithm to take of every feature, ``log10`` or ``ln``.
         reference: the column to divide every feature by before the logarithm.
+        header_row: of a file, the row of the header as Excel counts, from 1; else the first row, or the one below a title
+            where no other can be meant. A row of units under it is found by itself.
         sheet: of a workbook; else the first that is not hidden.
         hidden: what to do with hidden rows and columns of a workbook, ``include`` or ``ignore``; else they are an error.
         decimal: the decimal mark, ``.`` or ``,``; else numbers such as 1,934, which could be 1.934 or 1934, are an error.
@@ -119,7 +120,7 @@ def read_table(
         data,
         Reading(
             source, group, instance, include, ignore, features, units,
-            transform, reference, sheet, hidden, decimal, below_limit, allow_duplicates, purpose, name,
+            transform, reference, header_row, sheet, hidden, decimal, below_limit, allow_duplicates, purpose, name,
         ),
     )  # fmt: skip
 
@@ -213,7 +214,7 @@ def _named(headers: tuple[str, ...], reading: Reading) -> tuple[tuple[str, ...],
         units = (unit or split_unit(header)[1] for unit, header in zip(reading.required_units, headers, strict=True))
         return reading.wanted, tuple(units)
     names, told = plain_names(headers)
-    return names, column_units(reading.units, names, told, reading.reference is not None)
+    return names, require_units(column_units(reading.units, names, told, reading.reference is not None))
 
 
 def _refuse_settings(reading: Reading, why: str) -> None:
@@ -231,7 +232,7 @@ def _select(table: Table, reading: Reading) -> Table:
     if reading.features is None:
         reference, n = table.transform.reference, len(table.features)
         names = (*table.features, *([] if reference is None else [reference]))
-        units = column_units(reading.units, names, table.column_units, reference is not None)
+        units = require_units(column_units(reading.units, names, table.column_units, reference is not None))
         return replace(table, units=units[:n], reference_unit=None if reference is None else units[n])
     if table.transform != reading.applied:
         logged = reading.transform != "none"
@@ -327,8 +328,8 @@ def _content(path: Path) -> bytes:
 
 def _cells(path: Path, data: bytes, reading: Reading) -> tuple[Grid, list[Finding]]:
     if path.suffix.lower() in _WORKBOOK_ENDINGS:
-        return read_workbook(path.name, data, reading.sheet, reading.hidden)
-    grid, findings = read_delimited(path.name, data)
+        return read_workbook(path.name, data, reading.sheet, reading.hidden, reading.header_row)
+    grid, findings = read_delimited(path.name, data, reading.header_row)
     if reading.sheet is not None:
         message = f"the sheet '{reading.sheet}' was asked for, but a text file has none"
         findings.append(Finding("warning", "sheet-of-text", message, f"Leave {setting('sheet')} out", path.name))

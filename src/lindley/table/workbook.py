@@ -23,6 +23,7 @@ from lindley.settings import setting
 from lindley.table.cells import FORMULA, Shown, is_blank
 from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
+from lindley.table.header import Row, find_header
 
 __all__ = ["Hidden", "read_workbook"]
 
@@ -53,9 +54,11 @@ class _Sheet:
 
 
 def read_workbook(
-    file: str, data: bytes, sheet: str | None = None, hidden: Hidden | None = None
+    file: str, data: bytes, sheet: str | None = None, hidden: Hidden | None = None, header_row: int | None = None
 ) -> tuple[Grid, list[Finding]]:
     """The cells of the named sheet, or of the first one that is not hidden, and what is to be said of them.
+
+    ``header_row`` is the row of the header, where somebody said it.
 
     Raises:
         TableError: if there is no such sheet, or no workbook.
@@ -77,14 +80,22 @@ def read_workbook(
     findings += _hide(file, read, hidden)
     if not read.cells:
         raise TableError([*findings, Finding("error", "empty-file", f"the sheet '{chosen}' is empty", _ANOTHER, file)])
-    start, *rows = sorted(read.cells)
-    places = sorted({place for cells in read.cells.values() for place in cells})
-    _require_room(file, len(rows) + 1, len(places))
-    between = itertools.chain.from_iterable(range(a + 1, b) for a, b in itertools.pairwise([0, start, *rows]))
+    numbers = sorted(read.cells)
+    between = itertools.chain.from_iterable(range(a + 1, b) for a, b in itertools.pairwise([0, *numbers]))
     if gaps := tuple(row for row in between if row not in read.hidden_rows):
         findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=gaps))
-    header, *records = ([read.cells[row].get(place) for place in places] for row in (start, *rows))
-    return build_grid(file, header, records, rows, findings, places=places, header_row=start), findings
+    rows, places = _rows(file, read, numbers)
+    if at := find_header(file, rows, header_row, findings):
+        rows, places = _rows(file, read, numbers[at:])
+    (row, header), *body = rows
+    return build_grid(file, header, body, findings, places=places, header_row=row), findings
+
+
+def _rows(file: str, sheet: _Sheet, numbers: Sequence[int]) -> tuple[list[Row], list[int]]:
+    """These rows of a sheet, and the columns, from 1, that hold anything in them."""
+    places = sorted({place for number in numbers for place in sheet.cells[number]})
+    _require_room(file, len(numbers), len(places))
+    return [(number, [sheet.cells[number].get(place) for place in places]) for number in numbers], places
 
 
 def _require_workbook(file: str, data: bytes) -> None:
