@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from platform import python_version
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from lindley.casework.applicability import Remark, Which, check_items, check_llr
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Scale, Verbal, load_scale, read_notes
 from lindley.errors import LindleyError
+from lindley.experiment.config import DataConfig
 from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
 from lindley.settings import spoken
@@ -25,7 +26,6 @@ from lindley.system.system import System
 from lindley.table.columns import BelowLimit, Decimal
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
-from lindley.table.scaling import TransformKind
 from lindley.table.splits import Side
 from lindley.table.table import Table, write_atomically
 from lindley.table.workbook import Hidden
@@ -322,8 +322,8 @@ def make_case(
         TableError: with everything that is wrong with the measurements.
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
-    reading = {"source": source, "ignore": ignore, "sheet": sheet, "hidden": hidden, "decimal": decimal}
-    reading |= {"below_limit": below_limit, "header_row": header_row}
+    reading: dict[str, Any] = {"source": source, "ignore": ignore, "header_row": header_row, "sheet": sheet}
+    reading |= {"hidden": hidden, "decimal": decimal, "below_limit": below_limit}
     traces, refs = (read_evidence(system, data, which, **reading) for which, data in sides.items())
     given = {
         "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
@@ -342,22 +342,20 @@ def read_evidence(
 ) -> Evidence:
     """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item.
 
-    ``reading`` says how, by the names of `read_table`.
+    ``reading`` says how, by the names of `read_table`; or the data come with their options, as a `DataConfig`.
     """
+    of_system: dict[str, Any] = {
+        "features": system.features,
+        "units": system.column_units,
+        "transform": system.transform,
+        "reference": system.reference,
+    }
+    if isinstance(data, DataConfig):
+        return Evidence(which, data.load("case", **of_system))
     name = None if isinstance(data, str | Path) else which
     if name is not None and columns_of(data) is None:
         data = dict(zip(system.columns, system.instances(data, which).T, strict=True))
-    items = read_table(
-        data,
-        **reading,
-        features=system.features,
-        units=system.column_units,
-        transform=cast(TransformKind, system.transform),
-        reference=system.reference,
-        purpose="case",
-        name=name,
-    )
-    return Evidence(which, items)
+    return Evidence(which, read_table(data, **reading, **of_system, purpose="case", name=name))
 
 
 def evaluate_case(

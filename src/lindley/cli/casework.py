@@ -87,7 +87,8 @@ def train(
     from lindley.system.names import ModelName
 
     kind = ModelName.parse(model).kind
-    data = load_table(DataConfig(data=table, **reading))
+    described = DataConfig(data=table, **reading).with_profile()
+    data = load_table(described)
 
     from lindley.pages.case_words import describe_training
     from lindley.system.train import train as train_system  # brings torch
@@ -104,7 +105,12 @@ def train(
             private=private,
             progress=progress.step,
         )
-    configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
+    configuration = {
+        "data": Path(table).name,
+        **described.given,
+        "model": model,
+        "replicates": system.about["bootstrap"],
+    }
     if "mates" in system.about:
         configuration["mates"] = mates
     system = replace(system, about={**system.about, "configuration": configuration})
@@ -164,7 +170,14 @@ def sign(
     say(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
-@reads_table("ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit")
+CASE_READING = ("ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile")
+EVALUATE_READING = (
+    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
+    "allow_duplicates", "no_profile",
+)  # fmt: skip
+
+
+@reads_table(*CASE_READING)
 def case(
     system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
     trace: Annotated[Path, typer.Option(help="The measurements of the trace: a table; or a folder of tables.")],
@@ -272,17 +285,24 @@ def case(
 
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
     from lindley.casework.log import add_to_log, entry_of, require_log
+    from lindley.experiment.config import DataConfig
     from lindley.system.system import load
 
     if log is not None:
         require_log(log)
     loaded = load(system, signed_by=require_signature)
-    settings = {"source": source_column} | {name.removesuffix("_columns"): value for name, value in reading.items()}
+    if source_column is not None:
+        reading = {"source_column": source_column, **reading}
+    one, other = (
+        # an absolute path is never the name of a data set
+        DataConfig(data=str(path.absolute()), **reading).with_profile(("source_column", *CASE_READING))
+        for path in (trace, ref)
+    )
     traces, refs = _every_problem(
-        lambda: read_evidence(loaded, trace, "trace", **settings), lambda: read_evidence(loaded, ref, "ref", **settings)
+        lambda: read_evidence(loaded, one, "trace"), lambda: read_evidence(loaded, other, "ref")
     )
     command = _command(
-        system, trace=trace, ref=ref, source_column=source_column, **reading,
+        system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         **told, allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
         require_signature=require_signature, out=out,
@@ -534,10 +554,7 @@ def _template(path: Path | None) -> None:
         raise typer.Exit
 
 
-@reads_table(
-    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
-    "allow_duplicates",
-)  # fmt: skip
+@reads_table(*EVALUATE_READING)
 def evaluate(
     system: Annotated[str, typer.Argument(help="A system that 'lindley train' wrote.")],
     table: Annotated[str, typer.Argument(help="Data that it has not seen: a CSV or .xlsx file, or a named data set.")],
@@ -598,10 +615,11 @@ def evaluate(
     loaded = load(system, signed_by=require_signature)
     of_system = {name: getattr(loaded, name) for name in ("features", "transform", "reference")}
     of_system["units"] = loaded.column_units
-    here = load_table(DataConfig(data=table, **reading), **of_system)
+    here = load_table(DataConfig(data=table, **reading).with_profile(EVALUATE_READING), **of_system)
     there = None
     if other is not None:
-        there = load_table(DataConfig(data=other, **({} if other in dataset_names() else reading)), **of_system)
+        described = DataConfig(data=other, **({} if other in dataset_names() else reading))
+        there = load_table(described.with_profile(EVALUATE_READING), **of_system)
 
     from lindley.casework.validation import validate
     from lindley.experiment.folder import held_folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ from lindley.shown import visible
 from lindley.version import __version__
 
 if TYPE_CHECKING:
+    from lindley.experiment.config import DataConfig
     from lindley.experiment.runner import Executor
 
 __all__ = ["app", "main"]
@@ -148,16 +150,29 @@ def check(
     table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
     reading: dict[str, Any],
     strict: Annotated[bool, typer.Option("--strict", help="End with status 1 if there are warnings.")] = False,
+    keep_profile: Annotated[
+        bool,
+        typer.Option(
+            "--keep-profile",
+            help="Write the options that are given to lindley.yaml in the folder of the table, where every command finds them.",
+        ),
+    ] = False,
 ) -> None:
     """Check a table: everything that is wrong or odd with it, and a summary.
+
+    Rows of title above the header, and a row of units under it, are found and told, or asked about. Options that describe
+    the table may be kept in its folder (--keep-profile): then all commands read the tables there in the same way.
 
     Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
     """
     from lindley.experiment.config import DataConfig
     from lindley.table.check import render_summary, summary_rows
     from lindley.table.findings import exit_status, render_findings
+    from lindley.table.table import write_new
 
-    examination = DataConfig(data=table, **reading).examine()
+    described = DataConfig(data=table, **reading)
+    place, text = _profile(described) if keep_profile else (None, "")
+    examination = described.with_profile().examine()
     if examination.summary is not None:
         summary = render_summary(examination.summary)
         if fits(summary):
@@ -167,6 +182,11 @@ def check(
             say_prose("\n".join(counts))
             print_table("", head, rows)
     say(render_findings(examination.findings) if examination.findings else "No problems found.")
+    if place is not None and examination.table is None:
+        say(f"\n{place} was not written, as the table cannot be used.")
+    elif place is not None:
+        write_new(place, text)
+        say(f"\n{place} holds these options: commands take them for the tables in that folder.")
     raise typer.Exit(exit_status(examination.findings, strict))
 
 
@@ -237,6 +257,7 @@ def run(
         for section, given in options.items()
     }
     config = load_experiment(experiment, overrides)
+    config = config.model_copy(update={"data": config.data.with_profile()})
     table = load_table(config.data)
 
     from lindley.experiment.folder import default_folder, first_folder, held_folder
@@ -360,6 +381,21 @@ def data_export(
     table = load_dataset(name)
     export_csv(table, path, replace=force)
     say(f"{path}: {len(table.values)} rows, {len(table.sources)} sources, {len(table.features)} features")
+
+
+def _profile(described: DataConfig) -> tuple[Path, str]:
+    """The profile of the options that were given: where it is to be written, and what it holds."""
+    from lindley.experiment.profile import profile_beside, profile_text
+
+    place = profile_beside(described.data)
+    options = {name: value for name, value in described.given.items() if name in described.options()}
+    if place is None:
+        raise LindleyError(f"--keep-profile: {described.data} is no file, beside which options could be kept")
+    if os.path.lexists(place):
+        raise LindleyError(f"{place} is there already. Change it in an editor, or remove it first.")
+    if not options:
+        raise LindleyError("--keep-profile: no option was given that describes the table, such as --source-column item")
+    return place, profile_text(options)
 
 
 def _executor(workers: int | None, cluster: str | None) -> Executor:

@@ -76,6 +76,7 @@ READING: dict[str, tuple[Any, str]] = {
         "these are an error.",
     ),
     "allow_duplicates": (bool, "Accept identical rows of one source, with a warning."),
+    "no_profile": (bool, "Take nothing from lindley.yaml, the options that are kept in the folder of the table."),
 }
 """How a table is read: what each option takes, and its help, by the names of `DataConfig`."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -26,11 +27,13 @@ from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
 from lindley.experiment.documents import Document, Place
+from lindley.experiment.profile import PROFILE, profile_beside, read_keys, said
 from lindley.settings import setting
 from lindley.shown import file_name
 from lindley.system.kinds import KINDS, MOST
 from lindley.system.names import FILES, ModelName
 from lindley.table.columns import BelowLimit, Decimal, Purpose
+from lindley.table.findings import Finding, TableError
 from lindley.table.read import Examination, examine_table, read_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
@@ -119,22 +122,65 @@ class DataConfig(_ShortForm):
         default=None,
         description="units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'; a header 'K39 [ppm]' tells it too",
     )
+    no_profile: bool = Field(
+        default=False, description=f"take nothing from {PROFILE}, the options that are kept beside the table"
+    )
+    _noted: tuple[Finding, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """The fields that describe a table."""
+        return tuple(name for name in cls.model_fields if name not in ("data", "no_profile"))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given, and not left to their defaults."""
+        return {
+            name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set - {"data"}
+        }
+
+    def with_profile(self, used: Collection[str] = ()) -> Self:
+        """With what the profile beside the table says and nobody gave; a finding of the table will tell of it.
+
+        A command that has some of the options only names those that are ``used``: it leaves the others alone.
+        """
+        place = None if self.no_profile else profile_beside(self.data)
+        document = None if place is None else read_keys(place, self.options())
+        if document is None:
+            return self
+        content = {**document.content, "data": self.data}
+        told = document.validate(type(self), f"{place} does not read", {}, content=content).given
+        taken = {name: told[name] for name in told if name in (used or told) and name not in self.given}
+        others = {name: told[name] for name in told if name not in taken}
+        message = (
+            f"{PROFILE} in its folder was used: {said(taken)}" if taken else f"{PROFILE} in its folder says nothing new"
+        )
+        if others:
+            message += f". Not used of it: {said(others)}"
+        config = type(self)(data=self.data, **{**taken, **self.given, "no_profile": True})
+        config._noted = (Finding("note", "profile", message, file=file_name(self.data)),)
+        return config
 
     def load(self, purpose: Purpose = "split", **further: Any) -> Table:
         """Read the table with `read_table`, which takes ``further`` settings; every problem with it is a `LindleyError`."""
-        return read_table(self.data, **{**self._settings(), "purpose": purpose, **further})
+        try:
+            table = read_table(self.data, **{**self._settings(), "purpose": purpose, **further})
+        except TableError as error:
+            raise TableError((*error.findings, *self._noted)) from error
+        return replace(table, findings=(*table.findings, *self._noted))
 
     def examine(self) -> Examination:
         """Read the table and report what is wrong or odd with it, instead of raising."""
-        return examine_table(self.data, **self._settings())
+        examined = examine_table(self.data, **self._settings())
+        table = examined.table
+        return Examination(
+            table if table is None else replace(table, findings=(*table.findings, *self._noted)),
+            (*examined.findings, *self._noted),
+        )
 
     def _settings(self) -> dict[str, Any]:
         """By the names that `read_table` has for them."""
-        return {
-            name.removesuffix("_columns").removesuffix("_column"): getattr(self, name)
-            for name in type(self).model_fields
-            if name != "data"
-        }
+        return {name.removesuffix("_columns").removesuffix("_column"): getattr(self, name) for name in self.options()}
 
 
 class TrainingConfig(_Section):
