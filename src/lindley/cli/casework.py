@@ -4,6 +4,7 @@ evaluates cases with it, ``verify`` computes their reports again, ``log`` checks
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -294,8 +295,8 @@ def case(
     if source_column is not None:
         reading = {"source_column": source_column, **reading}
     one, other = (
-        # an absolute path is never the name of a data set
-        DataConfig(data=str(path.absolute()), **reading).with_profile(("source_column", *CASE_READING))
+        # a path with a slash is never the name of a data set
+        DataConfig(data=os.path.join(os.curdir, path), **reading).with_profile(("source_column", *CASE_READING))
         for path in (trace, ref)
     )
     traces, refs = _every_problem(

@@ -62,9 +62,9 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
     sources, counts = np.unique(data.labels.source, return_counts=True)
     groups = len(np.unique(data.labels.group))
     if to_split and groups < MIN_GROUPS:
-        what = "sources" if groups == len(sources) else "groups of sources"
+        what, one = ("sources", "source") if groups == len(sources) else ("groups of sources", "group of sources")
         message = (
-            f"{groups} {what if groups != 1 else what.replace('sources', 'source', 1)} cannot be split: "
+            f"{groups} {what if groups != 1 else one} cannot be split: "
             f"it takes {MIN_GROUPS} at least, two each to train, to validate and to test on"
         )
         findings.append(Finding("error", "too-few-sources", message, "Measure more sources", data.file))
@@ -128,7 +128,7 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             findings.append(Finding("error", "no-within-variation", message, leave_out, data.file, (), name))
         elif finite.all():
             kind = _running_number(data.raw[:, place], codes)
-            alike = _constant_between(values, codes, tolerance)
+            alike = codes.max() > 0 and _constant_between(values, codes, tolerance)  # of several sources
             if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
                 fix = f"If so, leave it out with {setting('ignore', name)}"

@@ -248,10 +248,9 @@ def _detect_delimiter(text: str, header_row: int | None) -> str | None:
     chosen, fitting = _best_delimiter(rows)
     if header_row is not None or fitting >= _NEARLY_ALL:
         return chosen
-    below = {delimiter: some[header_place(some) :] for delimiter, some in rows.items()}
-    if any(len(below[delimiter]) < len(rows[delimiter]) for delimiter in _PREFERRED):
-        return _best_delimiter(below)[0]
-    return chosen
+    places = {delimiter: header_place(some, sure=chosen is not None) for delimiter, some in rows.items()}
+    below = {delimiter: some[places[delimiter] :] if places[delimiter] else [] for delimiter, some in rows.items()}
+    return _best_delimiter(below)[0] or chosen
 
 
 def _best_delimiter(rows: Mapping[str, Sequence[Record]]) -> tuple[str | None, float]:

@@ -51,9 +51,10 @@ def find_header(file: str, rows: Sequence[Row], asked: int | None, findings: lis
     return at
 
 
-def header_place(records: Sequence[Sequence[object]]) -> int:
-    """Which of the first rows of a file is the header, or may be meant."""
-    return _below_titles(list(enumerate(records)))[0] if records else 0
+def header_place(records: Sequence[Sequence[object]], *, sure: bool) -> int:
+    """Which of the first rows of a file is the header, where that is sure; else 0, or the one that may be meant."""
+    at, doubtful = _below_titles(list(enumerate(records))) if records else (0, False)
+    return 0 if sure and doubtful else at
 
 
 def _below_titles(rows: Sequence[Row]) -> tuple[int, bool]:
@@ -103,7 +104,8 @@ def _is_text(cell: object) -> bool:
 def _holds_names(cells: Sequence[object]) -> bool:
     texts = [cells[column] for column in _filled(cells)]
     folded = {str(text).strip().casefold() for text in texts}
-    return len(texts) > 1 and all(map(_is_text, texts)) and len(folded) == len(texts)
+    units = sum(is_known_unit(str(text).strip()) for text in texts)
+    return len(texts) > 1 and all(map(_is_text, texts)) and len(folded) == len(texts) and 2 * units <= len(texts)
 
 
 def _number_columns(rows: Sequence[Row]) -> list[int]:
