@@ -224,7 +224,7 @@ SAID: dict[str, str | tuple[str, str | None]] = {
     "a chart before the table": "the first sheet 'Sheet1' was read, of 'Sheet1' and 'Sheet2'. Name another one with --sheet",
     "all sheets hidden": "all sheets of the workbook are hidden ('Sheet1'). Name the one to read with --sheet",
     "hidden rows": "row 37: 1 row with values is hidden in the sheet",
-    "merged cells of the source": "the source is empty. Name the source in every row; merged cells hold their text in the first row",
+    "merged cells of the source": "Name the source in every row; merged cells hold their text in the first row",
     "a formula without a value": "row 37, column 'K39': the cell holds a formula whose value was never calculated",
     "an error of a formula": "row 4, column 'K39': '#DIV/0!' is the error of an Excel formula",
     "dates in place of numbers": "row 4, column 'K39': '2026-01-02' is not a number",

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from lindley.errors import LindleyError
+from lindley.experiment.config import DataConfig
 from lindley.experiment.documents import Document, Place
 from lindley.settings import setting
 
@@ -24,6 +25,7 @@ __all__ = [
     "BUILT_IN_SCALES",
     "FIGURES",
     "LANGUAGES",
+    "READING",
     "CaseNotes",
     "Criteria",
     "Criterion",
@@ -33,6 +35,7 @@ __all__ = [
     "load_criteria",
     "load_scale",
     "read_notes",
+    "read_options",
 ]
 
 BUILT_IN_SCALES = ("nfi", "enfsi")
@@ -217,9 +220,14 @@ class CaseNotes(_Strict):
         return self
 
 
+READING = (
+    "source_column", "ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile",
+)  # fmt: skip
+"""The options of a case that say how its tables are read, which a case file may hold as well."""
+
 _NOTES = {
     "string_type": 'must be a text: put it between quotation marks, such as "2026-17"',
-    "extra_forbidden": f"there is no such entry: {', '.join(CaseNotes.model_fields)} are those of a case file",
+    "extra_forbidden": f"there is no such entry: {', '.join((*CaseNotes.model_fields, *READING))} are those of a case file",
     "model_type": "a case file holds names and values, such as case: 2026-17A",
 }
 
@@ -238,7 +246,7 @@ def read_notes(path: str | Path | None, given: Mapping[str, str | None]) -> dict
         document, what = Document.read(Path(path)), f"the case file {path} does not read"
     content: Any = document.content
     if isinstance(content, dict):
-        content = {**content, **options}
+        content = {**{name: content[name] for name in content if name not in READING}, **options}
     elif options and content is None:
         content = options
 
@@ -248,6 +256,21 @@ def read_notes(path: str | Path | None, given: Mapping[str, str | None]) -> dict
     replaced = [(setting(name),) for name in options]
     notes = document.validate(CaseNotes, what, _NOTES, content=content, replaced=replaced, place=place)
     return notes.model_dump(exclude_none=True)
+
+
+def read_options(path: str | Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """How the tables of a case are read, by the names of `DataConfig`: in its YAML file, and by options, which win.
+
+    Raises:
+        LindleyError: with the line and the cause of everything that does not read.
+    """
+    document = None if path is None else Document.read(Path(path))
+    if document is None or not isinstance(document.content, dict):
+        return dict(given)
+    content = {name: document.content[name] for name in READING if name in document.content}
+    what = f"the case file {path} does not read"
+    told = document.validate(DataConfig, what, {}, content={"data": "", **content}).given
+    return {**told, **given}
 
 
 class Criterion(_Strict):

@@ -4,7 +4,6 @@ evaluates cases with it, ``verify`` computes their reports again, ``log`` checks
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,11 +15,14 @@ import typer
 from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
 from lindley.cli.options import (
     CALIBRATIONS,
+    CASE_READING,
+    EVALUATE_READING,
     MATES,
     MODELS,
     MOST,
     MOST_SEED,
     NEURAL,
+    described_sides,
     load_table,
     read_mates,
     reads_table,
@@ -171,13 +173,6 @@ def sign(
     say(f"Signature: {place}\nKey:       {fingerprint}\nSHA-256:   {loaded.sha256}")
 
 
-CASE_READING = ("ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile")
-EVALUATE_READING = (
-    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
-    "allow_duplicates", "no_profile",
-)  # fmt: skip
-
-
 @reads_table(*CASE_READING)
 def case(
     system: Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")],
@@ -231,7 +226,8 @@ def case(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2; options win.",
+            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2, or how tables are read "
+            "(header_row: 3); options win.",
             rich_help_panel=REPORT,
         ),
     ] = None,
@@ -275,7 +271,7 @@ def case(
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
     if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
         raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
-    from lindley.casework.laboratory import load_scale, read_notes
+    from lindley.casework.laboratory import load_scale, read_notes, read_options
 
     words = load_scale(scale)
     given = {
@@ -283,22 +279,18 @@ def case(
         "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
     }  # fmt: skip
     told = read_notes(case_file, given)
+    if source_column is not None:
+        reading = {"source_column": source_column, **reading}
+    reading = read_options(case_file, reading)
 
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
     from lindley.casework.log import add_to_log, entry_of, require_log
-    from lindley.experiment.config import DataConfig
     from lindley.system.system import load
 
     if log is not None:
         require_log(log)
     loaded = load(system, signed_by=require_signature)
-    if source_column is not None:
-        reading = {"source_column": source_column, **reading}
-    one, other = (
-        # a path with a slash is never the name of a data set
-        DataConfig(data=os.path.join(os.curdir, path), **reading).with_profile(("source_column", *CASE_READING))
-        for path in (trace, ref)
-    )
+    one, other = described_sides((trace, ref), reading)
     traces, refs = _every_problem(
         lambda: read_evidence(loaded, one, "trace"), lambda: read_evidence(loaded, other, "ref")
     )

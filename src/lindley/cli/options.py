@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,17 +15,22 @@ from lindley.cli.console import warn
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lindley.experiment.config import DataConfig
     from lindley.table.table import Table
 
 __all__ = [
     "CALIBRATIONS",
+    "CASE_READING",
+    "EVALUATE_READING",
     "MATES",
     "MODELS",
     "MOST",
     "MOST_SEED",
     "NEURAL",
     "READING",
+    "described_sides",
     "load_table",
     "names",
     "read_mates",
@@ -79,6 +85,12 @@ READING: dict[str, tuple[Any, str]] = {
     "no_profile": (bool, "Take nothing from lindley.yaml, the options that are kept in the folder of the table."),
 }
 """How a table is read: what each option takes, and its help, by the names of `DataConfig`."""
+CASE_READING = ("ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile")
+EVALUATE_READING = (
+    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
+    "allow_duplicates", "no_profile",
+)  # fmt: skip
+"""Those of commands that read tables for a system, which itself says what the features are."""
 
 
 def reads_table(*some: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -140,6 +152,18 @@ def data_options(given: Mapping[str, Any]) -> dict[str, Any]:
             "--include-columns names no column: name one at least, or leave the option out to use all columns."
         )
     return options
+
+
+def described_sides(paths: Iterable[Path], reading: Mapping[str, Any]) -> list[DataConfig]:
+    """The tables of a case with the options that were given, and each with what is kept in its own folder."""
+    from lindley.casework.laboratory import READING as OF_A_CASE
+    from lindley.experiment.config import DataConfig
+
+    return [
+        # a path with a slash is never the name of a data set
+        DataConfig(data=os.path.join(os.curdir, path), **reading).with_profile(OF_A_CASE)
+        for path in paths
+    ]
 
 
 def load_table(data: DataConfig, **further: Any) -> Table:

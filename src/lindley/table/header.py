@@ -159,9 +159,10 @@ def take_units(
     units = {column: _told_unit(text) for column, text in texts.items() if column in of_numbers}
     beside = [text for column, text in texts.items() if column not in of_numbers]
     alone = all(text in _NO_UNIT or text.strip("[]():. ").casefold() in _UNIT_WORDS for text in beside)
-    if alone and any(units.values()) and None not in units.values():
+    sure_units = any(units.values()) and None not in units.values()
+    if alone and sure_units:
         return _with_units(file, header_row, row, names, {k: unit for k, unit in units.items() if unit}, findings), True
-    if len(units) > 1 and units.keys() == of_numbers and (alone or _holds_names(cells)):
+    if len(units) > 1 and units.keys() == of_numbers and (alone or sure_units or _holds_names(cells)):
         findings.append(_which_units(file, rows[0]))
         return list(names), True
     return list(names), False

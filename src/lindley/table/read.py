@@ -139,6 +139,8 @@ def _read(data: Any, reading: Reading) -> Table:
         _refuse_settings(reading, f"{data.name} was read already: leave out {{}}.")
         return _select(data, reading)
     if not isinstance(data, str | os.PathLike):
+        if reading.header_row is not None:
+            raise LindleyError(f"{setting('header_row')} is of a file: a table in memory has names of its own")
         return _read_grid(*frame_grid(data, reading))
     for role in ROLES:
         if not isinstance(getattr(reading, role), str | None):
