@@ -29,7 +29,7 @@ import yaml
 
 from lindley.casework.laboratory import load_criteria, read_notes
 from lindley.cli import commands as cli
-from lindley.experiment.config import load_experiment
+from lindley.experiment.config import DataConfig, load_experiment
 from lindley.table import simulated
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.table import export_csv
@@ -122,6 +122,15 @@ def stand_ins(page: str, folder: Path) -> None:
     for row in rows:
         book.active.append(row)
     book.save(folder / "glass.xlsx")
+    if page == "tables.md":
+        book.active.insert_rows(2)
+        book.active.insert_rows(1, 3)
+        for place, text in {"A1": "Glass, float", "A2": "Operator", "B2": "J. de Vries", "A5": "unit"}.items():
+            book.active[place] = text
+        for column in range(2, len(rows[0]) + 1):
+            book.active.cell(5, column, "ppm")
+        (folder / "glass-2026").mkdir()
+        book.save(folder / "glass-2026" / "lab.xlsx")
     vehicle = ["vehicle", *(f"v{int(name[1:]) // 2}" for name in table.source)] if page == "experiments.md" else None
     if vehicle is not None:
         rows = [[*row[:1], name, *(np.abs(cell) + 1 if k else cell for cell in row[1:])]
@@ -223,6 +232,8 @@ def test_yaml_reads(text: str, tmp_path: Path) -> None:
         assert load_experiment(str(path)).rows
     elif "case" in content:
         assert read_notes(path, {})
+    elif set(content) <= set(DataConfig.options()):
+        assert DataConfig(data="lab.xlsx", **content)
     else:
         assert load_criteria(path)
 
