@@ -155,6 +155,7 @@ ASKED: dict[str, tuple[Rows, str, int]] = {
     "a title over names that repeat": ([["Glass"], ["source", "K39", "K39", "Mn55", "Rb85"]], "which-header", 2),
     "two headers": ([HEADER, ["source", "a", "b", "c", "d"]], "which-units", 2),
     "unknown units": ([HEADER, [None, "foo", "bar", "baz", "qux"]], "which-units", 2),
+    "unknown units, and none of a count": ([["nr", *HEADER], [None, None, "a", "b", "c", "d"]], "which-units", 2),
     "one unknown unit": ([HEADER, [None, "ppm", "ppm", "ppm", "qux"]], "which-units", 2),
     "chemical elements": ([["source", "w", "x", "y", "z"], [None, "K", "V", "W", "C"]], "which-units", 2),
     "units with a label beside": ([HEADER, ["S000", "ppm", "mg/kg", "%", "g"]], "which-units", 2),
@@ -165,7 +166,8 @@ ASKED: dict[str, tuple[Rows, str, int]] = {
 @pytest.mark.parametrize("name", ASKED)
 def test_what_could_be_two_things_is_asked(name: str, kind: str, tmp_path: Path) -> None:
     first, code, row = ASKED[name]
-    path = write(tmp_path, kind, [*first, *measured()])
+    numbered = len(first[0]) > 5
+    path = write(tmp_path, kind, [*first, *([[at, *row] if numbered else row for at, row in enumerate(measured())])])
     found = examine_table(path)
     assert found.table is None
     (asked,) = (each for each in found.findings if each.code == code)
@@ -263,6 +265,26 @@ def test_header_rows_that_do_not_count(row: Any, tmp_path: Path) -> None:
         read_table(path, header_row=row)
 
 
+@pytest.mark.parametrize("row", ["0", "-1", "1.5", "", "x", "99999999999999999999", "1e3"])
+@pytest.mark.parametrize("command", ["check", "run", "case"])
+def test_header_rows_that_no_command_takes(row: str, command: str, tmp_path: Path) -> None:
+    answer = lindley(*commands(tmp_path)[command], f"--header-row={row}")
+    assert answer.status == 2
+    assert "--header-row" in answer.err
+    assert "not made for" not in answer.err
+
+
+@pytest.mark.parametrize("kind", ["a.csv", "d.xlsx"])
+def test_measurements_above_a_header_are_not_lost_in_silence(kind: str, tmp_path: Path) -> None:
+    """Two exports, one under the other: the second header was asked for."""
+    path = write(tmp_path, kind, [HEADER, *measured(3), HEADER, *measured()])
+    table = read_table(path, header_row=11)
+    assert len(table.values) == 24
+    (warned,) = (each for each in table.findings if each.code == "rows-above-header")
+    assert (warned.level, warned.rows) == ("warning", tuple(range(2, 11)))
+    assert "most of the cells are numbers: is row 11 right?" in warned.message
+
+
 def test_a_table_in_memory_has_no_header_row() -> None:
     with pytest.raises(LindleyError, match="--header-row is of a file: a table in memory has names of its own"):
         read_table({"source": ["a"], "x": [1.0]}, header_row=1)
@@ -309,6 +331,20 @@ def test_columns_are_still_called_by_their_names(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", [["item", *FEATURES], [None, *["ppm"] * 4], *measured()])
     assert read_table(path, source="item", ignore=["K39"]).header == ("Ti49 [ppm]", "Mn55 [ppm]", "Rb85 [ppm]")
     assert read_table(path, source="item", include=["Rb85"]).header == ("Rb85 [ppm]",)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_labels_have_no_unit(named: bool, tmp_path: Path) -> None:
+    """A number of the piece stays one, whatever stands under its name."""
+    label = "piece" if named else "instance"
+    rows = [[row[0], at % 3 + 1, *row[1:]] for at, row in enumerate(measured())]
+    header, units = ["source", label, *FEATURES], [None, "counts", *["ppm"] * 4]
+    table = read_table(write(tmp_path, "d.xlsx", [header, units, *rows]), instance=label if named else None)
+    assert table.header == tuple(f"{each} [ppm]" for each in FEATURES)
+    assert set(table.instance) == {"1", "2", "3"}
+    units = [None, "counts", *[None] * 4]
+    with pytest.raises(TableError, match="row 2.*: the (source|cell) is empty"):
+        read_table(write(tmp_path, "d.xlsx", [header, units, *rows]), instance=label if named else None)
 
 
 def trained_in_ppm(folder: Path) -> lindley_package.System:

@@ -48,6 +48,8 @@ MATES = (
 MOST = 10**6
 """Splits, epochs, replicates or measurements that an option takes: more is a slip of the keys."""
 MOST_SEED = 2**63 - 1
+MOST_ROWS = 2**20
+"""As many as Excel has."""
 
 READING: dict[str, tuple[Any, str]] = {
     "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),
@@ -117,7 +119,8 @@ def reads_table(*some: str) -> Callable[[Callable[..., None]], Callable[..., Non
 def _parameter(name: str, kind: Any, text: str) -> Parameter:
     # a flag has no opposite: --allow-duplicates, and no --no-allow-duplicates
     declared = (f"--{name.replace('_', '-')}",) if kind is bool else ()
-    annotation = Annotated[kind, typer.Option(*declared, help=text, rich_help_panel="Reading a table")]
+    rows = {"min": 1, "max": MOST_ROWS} if kind == int | None else {}
+    annotation = Annotated[kind, typer.Option(*declared, help=text, rich_help_panel="Reading a table", **rows)]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=False if kind is bool else None, annotation=annotation)
 
 

@@ -104,6 +104,7 @@ class DataConfig(_ShortForm):
         default=None,
         strict=True,
         ge=1,
+        le=2**20,
         description="the row of the header, as Excel counts; default the first, or the one below a title",
     )
     sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first that is seen")

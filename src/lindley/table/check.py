@@ -90,11 +90,12 @@ def check_counts(data: Measurements, *, to_split: bool = True) -> list[Finding]:
     return findings
 
 
-def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
+def check_features(data: Measurements, *, logged: bool, to_split: bool = False) -> list[Finding]:
     """Features that tell nothing or cannot be computed with.
 
     These are constant ones, copies of another, ones that follow from others, ones whose squares leave the range of floating
-    point, and, where all labels are known, ones that never vary within a source or between them, and numbers of rows.
+    point, and, where all labels are known, ones that never vary within a source or between them, and numbers of rows. Of a
+    table ``to_split`` with one source, `check_counts` has said what is wrong.
     """
     findings: list[Finding] = []
     sound: list[int] = []
@@ -128,7 +129,7 @@ def check_features(data: Measurements, *, logged: bool) -> list[Finding]:
             findings.append(Finding("error", "no-within-variation", message, leave_out, data.file, (), name))
         elif finite.all():
             kind = _running_number(data.raw[:, place], codes)
-            alike = codes.max() > 0 and _constant_between(values, codes, tolerance)  # of several sources
+            alike = (codes.max() > 0 or not to_split) and _constant_between(values, codes, tolerance)
             if kind is not None:
                 message = f"the feature looks like {kind}, not like a measurement"
                 fix = f"If so, leave it out with {setting('ignore', name)}"

@@ -13,6 +13,7 @@ from lindley.settings import setting
 from lindley.table.files import Grid
 from lindley.table.findings import Finding, did_you_mean, listing, quoted
 from lindley.table.scaling import Transform, TransformKind
+from lindley.table.table import ROLES
 from lindley.table.units import Units, column_units, split_unit
 from lindley.table.workbook import Hidden
 
@@ -30,7 +31,6 @@ Purpose = Literal["split", "whole", "case"]
 Decimal = Literal[".", ","]
 BelowLimit = Literal["half", "limit", "sqrt2"]
 """What a value below the detection limit is read as: half of the limit, the limit itself, or the limit over √2."""
-ROLES = ("source", "group", "instance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,8 @@ class Roles:
 def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
     """Give every column its part, or say which name is not there, or asked to play two parts."""
     include, ignore = (_headers(grid, names) for names in (reading.include, reading.ignore))
-    named = {role: getattr(reading, role) for role in ROLES}
+    given = {role: getattr(reading, role) for role in ROLES}
+    named = {role: None if name is None else _headers(grid, [name])[0] for role, name in given.items()}
     wanted: dict[str, int] = {}
     if reading.features is None:
         (reference,) = _headers(grid, [reading.reference]) if reading.reference is not None else [None]

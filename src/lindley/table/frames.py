@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
-from lindley.table.columns import ROLES, Reading, feature_places
+from lindley.table.columns import Reading, feature_places
 from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding
+from lindley.table.table import ROLES
 
 __all__ = ["by_name", "columns_of", "frame_grid"]
 

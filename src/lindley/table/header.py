@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lindley.settings import setting
 from lindley.table.cells import NUMBERS, classify, is_blank, without_sign
 from lindley.table.findings import Finding, TableError, listing, quoted
-from lindley.table.table import with_unit
+from lindley.table.table import ROLES, with_unit
 from lindley.table.units import is_known_unit, is_unit, split_unit
 
 __all__ = ["Row", "find_header", "header_place", "take_units"]
@@ -42,6 +42,7 @@ def find_header(file: str, rows: Sequence[Row], asked: int | None, findings: lis
             raise TableError([*findings, Finding("error", "no-header-row", message, fix, file)])
         if at:
             findings.append(_above(file, rows, at, ", as was asked"))
+        findings += _measurements_above(file, rows, at)
         return at
     at, doubtful = _below_titles(rows)
     if doubtful:
@@ -101,6 +102,11 @@ def _is_text(cell: object) -> bool:
     return isinstance(cell, str) and classify(cell)[0] == "text" and classify(without_sign(cell))[0] == "text"
 
 
+def _is_number(cell: object) -> bool:
+    """A number, also one below a limit, or one that Excel shows otherwise."""
+    return classify(without_sign(cell))[0] in (*NUMBERS, "shown-otherwise")
+
+
 def _holds_names(cells: Sequence[object]) -> bool:
     texts = [cells[column] for column in _filled(cells)]
     folded = {str(text).strip().casefold() for text in texts}
@@ -113,8 +119,7 @@ def _number_columns(rows: Sequence[Row]) -> list[int]:
     numbers: dict[int, int] = {}
     for _, cells in rows[:_LOOKED_AT]:
         for column in _filled(cells):
-            is_number = classify(without_sign(cells[column]))[0] in (*NUMBERS, "shown-otherwise")
-            numbers[column] = numbers.get(column, 0) + (1 if is_number else -1)
+            numbers[column] = numbers.get(column, 0) + (1 if _is_number(cells[column]) else -1)
     return [column for column, more in sorted(numbers.items()) if more > 0]
 
 
@@ -129,6 +134,17 @@ def _above(file: str, rows: Sequence[Row], at: int, how: str) -> Finding:
     message = f"the header was taken from row {rows[at][0]}{how}; above it stands {above}{more}"
     fix = "" if how else f"If another row is the header, say which with {setting('header_row')}"
     return Finding("note", "header-row", message, fix, file)
+
+
+def _measurements_above(file: str, rows: Sequence[Row], at: int) -> list[Finding]:
+    """Rows above a header that was asked for, and that hold numbers in most of its columns: perhaps it is the wrong row."""
+    columns = len(_filled(rows[at][1]))
+    lost = [number for number, cells in rows[:at] if 2 * sum(map(_is_number, cells)) > columns]
+    if not lost:
+        return []
+    message = f"above the header and not read, although most of the cells are numbers: is row {rows[at][0]} right?"
+    fix = f"If these are measurements, say which row is the header with {setting('header_row')}"
+    return [Finding("warning", "rows-above-header", message, fix, file, tuple(lost))]
 
 
 def _which_header(file: str, rows: Sequence[Row], at: int) -> Finding:
@@ -149,20 +165,22 @@ def take_units(
     A row of units has no number: a known unit, or one between brackets, or nothing, in each column of numbers, and nothing but
     the word "unit" or a dash in the others. What is a row without a number, and not that, is asked about.
     """
-    if not rows:
+    if not rows or any(map(_is_number, rows[0][1])):
         return list(names), False
     row, cells = rows[0]
-    of_numbers = set(_number_columns(rows[1:]))
+    of_numbers = set(_number_columns(rows[1 : _LOOKED_AT + 1]))
     texts = {column: str(cells[column]).strip() for column in _filled(cells)}
     if not of_numbers & texts.keys() or not all(_is_text(cells[column]) for column in of_numbers & texts.keys()):
         return list(names), False
     units = {column: _told_unit(text) for column, text in texts.items() if column in of_numbers}
+    of_features = [column for column, unit in units.items() if unit and names[column].casefold() not in ROLES]
     beside = [text for column, text in texts.items() if column not in of_numbers]
     alone = all(text in _NO_UNIT or text.strip("[]():. ").casefold() in _UNIT_WORDS for text in beside)
-    sure_units = any(units.values()) and None not in units.values()
+    sure_units = bool(of_features) and None not in units.values()
     if alone and sure_units:
-        return _with_units(file, header_row, row, names, {k: unit for k, unit in units.items() if unit}, findings), True
-    if len(units) > 1 and units.keys() == of_numbers and (alone or sure_units or _holds_names(cells)):
+        told = {column: str(units[column]) for column in of_features}
+        return _with_units(file, header_row, row, names, told, findings), True
+    if 2 * len(units) > max(len(of_numbers), 2) and (alone or sure_units or _holds_names(cells)):
         findings.append(_which_units(file, rows[0]))
         return list(names), True
     return list(names), False

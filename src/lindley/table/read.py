@@ -18,7 +18,6 @@ from lindley.limits import limit, limit_text
 from lindley.settings import setting
 from lindley.table.check import Measurements, Summary, check_counts, check_features, check_range, check_rows, summarise
 from lindley.table.columns import (
-    ROLES,
     BelowLimit,
     Decimal,
     Purpose,
@@ -34,7 +33,7 @@ from lindley.table.labels import ask_about_labels, read_labels, similar_labels
 from lindley.table.marks import mark_findings
 from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
-from lindley.table.table import Table, with_unit
+from lindley.table.table import ROLES, Table, with_unit
 from lindley.table.units import column_units, plain_names, require_units, split_unit
 from lindley.table.workbook import Hidden, read_workbook
 
@@ -203,8 +202,9 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
 def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
     if reading.purpose == "case":
         return check_range(data) + check_rows(data, of_a_case=True)
-    findings = check_counts(data, to_split=reading.purpose == "split") if data.labels.complete else []
-    findings += check_features(data, logged=logged)
+    to_split = reading.purpose == "split"
+    findings = check_counts(data, to_split=to_split) if data.labels.complete else []
+    findings += check_features(data, logged=logged, to_split=to_split)
     if data.labels.complete:
         findings += check_rows(data, allow_duplicates=reading.allow_duplicates)
     return findings

@@ -23,7 +23,10 @@ from lindley.table.scaling import Transform
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = ["Table", "export_csv", "with_unit", "write_atomically", "write_new"]
+__all__ = ["ROLES", "Table", "export_csv", "with_unit", "write_atomically", "write_new"]
+
+ROLES = ("source", "group", "instance")
+"""The columns of labels, by their names where nobody gives others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Table:
             raise ValueError(f"{len(self.units)} units do not fit {len(self.features)} features")
         if self.values.shape != (rows, len(self.features)):
             raise ValueError(f"values {self.values.shape} do not fit {len(self.features)} features")
-        for name in ("source", "group", "instance"):
+        for name in ROLES:
             if getattr(self, name).shape != (rows,):
                 raise ValueError(f"{name} {getattr(self, name).shape} does not fit {rows} rows")
         if self.group is not self.source:
@@ -146,7 +149,7 @@ def export_csv(table: Table, path: str | Path, *, replace: bool = True) -> None:
     Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same ones. A label that a
     spreadsheet program would take for a formula stands behind an apostrophe, which `read_table` takes off.
     """
-    reserved = [name for name in table.features if name.casefold() in ("source", "group", "instance")]
+    reserved = [name for name in table.features if name.casefold() in ROLES]
     if reserved:
         raise LindleyError(
             f"The feature '{reserved[0]}' has the name of a label column and would be read back as one. Rename it."
