@@ -342,9 +342,13 @@ def test_labels_have_no_unit(named: bool, tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "d.xlsx", [header, units, *rows]), instance=label if named else None)
     assert table.header == tuple(f"{each} [ppm]" for each in FEATURES)
     assert set(table.instance) == {"1", "2", "3"}
-    units = [None, "counts", *[None] * 4]
-    with pytest.raises(TableError, match="row 2.*: the (source|cell) is empty"):
-        read_table(write(tmp_path, "d.xlsx", [header, units, *rows]), instance=label if named else None)
+
+
+def test_a_unit_of_labels_alone_makes_no_row_of_units(tmp_path: Path) -> None:
+    rows = [[row[0], at % 3 + 1, *row[1:]] for at, row in enumerate(measured())]
+    header, units = ["source", "instance", *FEATURES], [None, "counts", *[None] * 4]
+    with pytest.raises(TableError, match=r"row 2, column 'source': the source is empty"):
+        read_table(write(tmp_path, "d.xlsx", [header, units, *rows]))
 
 
 def trained_in_ppm(folder: Path) -> lindley_package.System:
