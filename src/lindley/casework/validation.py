@@ -119,8 +119,8 @@ class Validation:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """log10 LR: as far as a case of the system is reported."""
-        return self.system.bounds
+        """log10 LR: as far as a case of so many measurements is reported."""
+        return self.system.bounds_for(*self.settings.instances)[0]
 
     @property
     def judged(self) -> Kind:

@@ -75,6 +75,7 @@ class _System(_Part):
 class _Interval(_Part):
     lower: FiniteFloat
     upper: FiniteFloat
+    how: str | None = None  # older versions have another interval
 
 
 class _Verbal(_Part):
@@ -276,8 +277,9 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
     if (record.interval is None) != (said.interval is None):
         problems.append("the report has an interval, and the system gives none, or the other way round")
     elif record.interval is not None and said.interval is not None:
-        pairs += [(f"{end} end of the interval", getattr(record.interval, end), getattr(said.interval, end))
-                  for end in ("lower", "upper")]  # fmt: skip
+        again = (said.interval.lower, said.interval.upper) if record.interval.how else _former_interval(case)
+        pairs += [("lower end of the interval", record.interval.lower, again[0]),
+                  ("upper end of the interval", record.interval.upper, again[1])]  # fmt: skip
     if record.by_group is not None and said.by_group is not None:
         pairs += [(name.replace("_", " "), value, getattr(said.by_group, name, value))
                   for name, value in record.by_group.items()]  # fmt: skip
@@ -298,6 +300,13 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
         if page is not None:
             problems += _unsaid(page, case)
     return problems
+
+
+def _former_interval(case: Case) -> tuple[float, float]:
+    """As records had it that do not say how: the central 90 % of the replicates, moved from their median to the LR."""
+    replicates = case.system.llr_replicates(case.trace.side, case.ref.side)
+    lower, middle, upper = np.quantile(replicates, [0.05, 0.5, 0.95])
+    return case.explanation.log10_lr + lower - middle, case.explanation.log10_lr + upper - middle
 
 
 def _unsaid(page: str, case: Case) -> list[str]:

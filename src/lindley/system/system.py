@@ -50,9 +50,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests", "squared_distance"]
 
-FORMAT = "lindley-system/4"
+FORMAT = "lindley-system/5"
 OLDEST = 3
-"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known."""
+"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known. Since 5 it
+holds the bounds of cases of several measurements; before, those of one against one do."""
+Shape = tuple[int, int]
+Index = NDArray[np.intp]
 OF_THE_FILE = ("file", "file_sha256", "signed_by")
 """What ``about`` tells of the file that a system was read from; no file says that of itself."""
 
@@ -77,9 +80,11 @@ class KnownSources:
 class Casework:
     """What a system needs for cases beside its LRs."""
 
-    bounds: tuple[float, float]  # log10 LR: what the validation pairs support
+    bounds: tuple[float, float]  # log10 LR: what the validation pairs support, of one instance against one
     population: KnownSources
     digests: tuple[str, ...]  # of the instances that it was trained and validated on; none of a private system
+    shapes: tuple[tuple[Shape, tuple[float, float]], ...] = field(default=(), metadata={"since": 5})
+    """Trace and ref instances of further validation pairs, and the bounds of an LR of so many."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,8 +146,23 @@ class System:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """log10 LR: what the validation pairs support."""
+        """log10 LR: what the validation pairs support, of one instance against one."""
         return self._for_casework().bounds
+
+    def bounds_for(self, n_trace: int, n_ref: int) -> tuple[tuple[float, float], Shape]:
+        """The bounds of an LR of so many instances, and of how many those validation pairs are that they come from.
+
+        These are as many, or the most that were validated of no more of either.
+        """
+        known = {(1, 1): self.bounds, **dict(self._for_casework().shapes)}
+        shape = max((s for s in known if s[0] <= n_trace and s[1] <= n_ref), key=lambda s: (sum(s), min(s)))
+        return known[shape], shape
+
+    def bounds_of_pairs(self, n_trace: Index, n_ref: Index) -> Floats:
+        """`bounds_for` every pair of traces and refs of so many instances: lower and upper (2, traces, refs)."""
+        (trace, i), (ref, j) = (np.unique(counts, return_inverse=True) for counts in (n_trace, n_ref))
+        known = np.array([[self.bounds_for(m, n)[0] for n in ref.tolist()] for m in trace.tolist()])
+        return np.moveaxis(known[i[:, None], j], -1, 0)
 
     @property
     def population(self) -> KnownSources:
