@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -17,6 +17,7 @@ from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
+    from lindley.table.findings import Finding
     from lindley.table.table import Table
 
 __all__ = [
@@ -29,11 +30,15 @@ __all__ = [
     "READING",
     "SYSTEM_ENDING",
     "AsJson",
+    "SameLabels",
     "Signed",
     "SystemFile",
+    "Tables",
     "load_table",
+    "load_tables",
     "names",
     "read_mates",
+    "read_tables",
     "reads_table",
     "require_place",
     "takes_options",
@@ -53,6 +58,11 @@ MOST_SEED = 2**63 - 1
 SYSTEM_ENDING = ".safetensors"
 
 SystemFile = Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")]
+Tables = Annotated[list[str], typer.Argument(help="CSV or .xlsx files, or named data sets.", metavar="TABLE…")]
+SameLabels = Annotated[
+    Literal["same", "different"] | None,
+    typer.Option(help="What a label stands for that is in two of the tables: the same source, or different ones."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Signed = Annotated[
     Path | None,
@@ -170,9 +180,43 @@ def data_options(given: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
+def load_tables(tables: Sequence[str], reading: Mapping[str, Any], same_labels: Any = None, **further: Any) -> Table:
+    """What `read_tables` reads, after a warning of everything that is odd with it."""
+    return tell_findings(read_tables(tables, reading, same_labels, **further))
+
+
+def read_tables(tables: Sequence[str], reading: Mapping[str, Any], same_labels: Any = None, **further: Any) -> Table:
+    """One table, or several as one (`join_tables`); ``further`` settings are those of `read_table`."""
+    from lindley.experiment.config import DataConfig
+    from lindley.table.datasets import dataset_names
+    from lindley.table.findings import TableError
+    from lindley.table.join import join_tables
+
+    if len(tables) == 1:
+        if same_labels is not None:
+            raise LindleyError("--same-labels is about labels of several tables, and there is one: leave it out.")
+        return DataConfig(data=tables[0], **reading).load(**further)
+    parts: list[Table] = []
+    problems: list[Finding] = []
+    for each in tables:
+        own = {} if each in dataset_names() else reading
+        try:
+            parts.append(DataConfig(data=each, **own).load(**{"purpose": "whole", **further}))
+        except TableError as error:
+            problems += error.findings
+    if problems:
+        raise TableError(problems)
+    allowed = bool(reading.get("allow_duplicates"))
+    return join_tables(parts, same_labels=same_labels, allow_duplicates=allowed)
+
+
 def load_table(data: DataConfig, **further: Any) -> Table:
     """The table, after a warning of everything that is odd with it; ``further`` settings are those of `read_table`."""
-    table = data.load(**further)
+    return tell_findings(data.load(**further))
+
+
+def tell_findings(table: Table) -> Table:
+    """Warn of everything that is odd with a table."""
     for finding in table.findings:
         warn(str(finding), finding.level)
     return table

@@ -18,9 +18,11 @@ from lindley.cli.options import (
     NEURAL,
     SYSTEM_ENDING,
     AsJson,
+    SameLabels,
     Signed,
     SystemFile,
-    load_table,
+    Tables,
+    load_tables,
     read_mates,
     reads_table,
     require_place,
@@ -31,7 +33,7 @@ __all__ = ["info", "keys", "sign", "train"]
 
 @reads_table()
 def train(
-    table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
+    tables: Tables,
     out: Annotated[Path, typer.Option(help=f"The system file to write: NAME{SYSTEM_ENDING}.")],
     reading: dict[str, Any],
     model: Annotated[
@@ -51,6 +53,7 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of folds, bootstrap and training.")] = 0,
     mates: Annotated[str, typer.Option(help=MATES)] = "as-in-table",
+    same_labels: SameLabels = None,
     private: Annotated[
         bool,
         typer.Option(
@@ -62,14 +65,14 @@ def train(
 ) -> None:
     """Train a system on a table, and write it to one file, with its validation and its provenance.
 
-    The file holds numbers and names, and no code. 'lindley case' evaluates cases with it.
+    Several tables are one background: they have the same features, in any order, in the same units. The file holds numbers and
+    names, and no code. 'lindley case' evaluates cases with it.
     """
-    require_place(out, (SYSTEM_ENDING,), (Path(table),), force=force)
-    from lindley.experiment.config import DataConfig
+    require_place(out, (SYSTEM_ENDING,), tuple(map(Path, tables)), force=force)
     from lindley.system.names import ModelName
 
     kind = ModelName.parse(model).kind
-    data = load_table(DataConfig(data=table, **reading))
+    data = load_tables(tables, reading, same_labels)
 
     from lindley.pages.case_words import describe_training
     from lindley.system.train import train as train_system  # brings torch
@@ -86,9 +89,17 @@ def train(
             private=private,
             progress=progress.step,
         )
-    configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
+    names = [Path(table).name for table in tables]
+    configuration = {
+        "data": names[0] if len(names) == 1 else names,
+        **reading,
+        "model": model,
+        "replicates": system.about["bootstrap"],
+    }
     if "mates" in system.about:
         configuration["mates"] = mates
+    if same_labels is not None:
+        configuration["same_labels"] = same_labels
     system = replace(system, about={**system.about, "configuration": configuration})
     system.save(out, replace=force)
     say_prose(describe_training(system))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lindley.cli.console import fits, print_table, say, say_prose
-from lindley.cli.options import reads_table, require_place
+from lindley.cli.options import SameLabels, Tables, read_tables, reads_table, require_place
 
 __all__ = ["check", "data_app"]
 
@@ -17,19 +17,24 @@ data_app = typer.Typer(no_args_is_help=True, help="Named data sets: list them, o
 
 @reads_table()
 def check(
-    table: Annotated[str, typer.Argument(help="A CSV or .xlsx file, or a named data set.")],
+    tables: Tables,
     reading: dict[str, Any],
+    same_labels: SameLabels = None,
     strict: Annotated[bool, typer.Option("--strict", help="End with status 1 if there are warnings.")] = False,
 ) -> None:
-    """Check a table: everything that is wrong or odd with it, and a summary.
+    """Check a table: everything that is wrong or odd with it, and a summary; or several, as one background.
 
     Exit status: 0 if it can be used, 1 if there are warnings and --strict was given, 2 if there are errors.
     """
-    from lindley.experiment.config import DataConfig
     from lindley.table.check import render_summary, summary_rows
-    from lindley.table.findings import exit_status, render_findings
+    from lindley.table.findings import TableError, exit_status, render_findings
+    from lindley.table.read import Examination
 
-    examination = DataConfig(data=table, **reading).examine()
+    try:
+        table = read_tables(tables, reading, same_labels)
+        examination = Examination(table, table.findings)
+    except TableError as error:
+        examination = Examination(None, error.findings)
     if examination.summary is not None:
         summary = render_summary(examination.summary)
         if fits(summary):

@@ -170,6 +170,12 @@ class System:
         share = self.about.get("mates", {}).get("share")
         return None if share is None else float(share)
 
+    @property
+    def background(self) -> list[Mapping[str, Any]]:
+        """The files that it was trained on, as it remembers them: name, SHA-256, rows and sources; none of an older system."""
+        files = self.about.get("data", {}).get("files")
+        return [each for each in files if isinstance(each, Mapping)] if isinstance(files, list) else []
+
     @cached_property
     def sha256(self) -> str:
         """Of its file; of what would be its file, if it was not saved yet."""
