@@ -42,6 +42,7 @@ __all__ = [
     "reads_table",
     "require_place",
     "takes_options",
+    "tell_findings",
 ]
 
 # what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
