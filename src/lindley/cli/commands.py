@@ -17,7 +17,7 @@ from lindley.cli.evaluate import evaluate
 from lindley.cli.experiment import Interrupted, compare, report, run, schema
 from lindley.cli.last_net import unforeseen
 from lindley.cli.records import log, verify
-from lindley.cli.system import info, keys, sign, train
+from lindley.cli.system import info, keys, sign, train, update
 from lindley.cli.tables import check, data_app
 from lindley.errors import LindleyError
 from lindley.settings import offer, offered, speaking
@@ -72,7 +72,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Feature-based likelihood ratios for forensic source comparison.",
 )
-for command in (check, run, report, compare, train, info, case, verify, log, evaluate, keys, sign, schema):
+for command in (check, run, report, compare, train, update, info, case, verify, log, evaluate, keys, sign, schema):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

@@ -1,14 +1,17 @@
-"""Systems: ``train`` makes one, ``info`` tells what it is, ``keys`` and ``sign`` vouch for it."""
+"""Systems: ``train`` makes one, ``update`` gives it more background, ``info`` tells what it is; ``keys`` and ``sign`` vouch
+for it.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lindley.cli.console import say, say_json, say_prose, show_progress
+from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
 from lindley.cli.options import (
     CALIBRATIONS,
     MATES,
@@ -16,6 +19,7 @@ from lindley.cli.options import (
     MOST,
     MOST_SEED,
     NEURAL,
+    READING,
     SYSTEM_ENDING,
     AsJson,
     SameLabels,
@@ -26,9 +30,14 @@ from lindley.cli.options import (
     read_mates,
     reads_table,
     require_place,
+    tell_findings,
 )
+from lindley.errors import LindleyError
 
-__all__ = ["info", "keys", "sign", "train"]
+__all__ = ["info", "keys", "sign", "train", "update"]
+
+AS_TRAINED = ("include_columns", "ignore_columns", "transform", "reference_column", "units")
+"""What a system knows of a table that is read for it."""
 
 
 @reads_table()
@@ -104,6 +113,101 @@ def train(
     system.save(out, replace=force)
     say_prose(describe_training(system))
     say(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
+
+
+@reads_table(*(name for name in READING if name not in AS_TRAINED))
+def update(
+    system: SystemFile,
+    more: Annotated[
+        list[str],
+        typer.Argument(help="Further measurements: CSV or .xlsx files, or named data sets.", metavar="TABLE…"),
+    ],
+    reading: dict[str, Any],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"The system file to write: NAME{SYSTEM_ENDING}, with a report beside it, NAME-update.html and .json. "
+            "Default: that of SYSTEM with -2, -3, … behind its name."
+        ),
+    ] = None,
+    background: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A file that SYSTEM was trained on, or a folder that holds some; may be given several times. The folder of "
+            "SYSTEM and the working folder are looked into as well.",
+        ),
+    ] = None,
+    cases: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="REPORT",
+            help="A report of a past case, or a folder of them, to evaluate by both systems; may be given several times.",
+        ),
+    ] = None,
+    same_labels: SameLabels = None,
+    as_json: AsJson = False,
+    require_signature: Signed = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the system file and its report.")] = False,
+) -> None:
+    """Give a system more background: train it afresh on the old and the new measurements, and report what changed.
+
+    Model, settings and seed are those of SYSTEM, which stays as it is. It holds no measurements: those that it was trained on
+    are read again from their files, which are found by their SHA-256.
+    """
+    place = out or _next_name(system)
+    page = place.with_name(f"{place.stem}-update.html")
+    require_place(place, (SYSTEM_ENDING,), (system, *map(Path, more)), force=force)
+    for beside in (page, page.with_suffix(".json")):
+        if beside.exists() and not force:
+            raise LindleyError(f"{beside} is there already. Give another name with --out, or --force to replace it.")
+    from lindley.pages.case_record import read_record, reports_in
+    from lindley.system.system import System, load
+    from lindley.system.update import grown_background, retrained
+
+    old = load(system, signed_by=require_signature)
+    reports = reports_in(cases or ())
+    for report in reports:
+        try:
+            read_record(report)  # tells what is wrong with it before anything is computed
+        except LindleyError as error:
+            raise LindleyError(f"--cases {report}: {error}") from error
+    table = grown_background(
+        old,
+        more,
+        background=[*(background or ()), system.parent],
+        same_labels=same_labels,
+        **{name.removesuffix("_column"): value for name, value in reading.items()},
+    )
+    tell_findings(table)
+    with show_progress() as progress:
+        made = retrained(old, table, progress.step)
+
+    from lindley.pages.case_words import describe_training
+    from lindley.pages.update_page import Update, past_cases, update_json, write_update
+
+    new = System.from_bytes(made.to_bytes(), str(place))
+    changed = Update(old, new, past_cases(reports, old, new))
+    made.save(place, replace=force)
+    write_update(changed, page)
+    if as_json:
+        say_json(update_json(changed), indent=1)
+        return
+    say_prose(describe_training(new) + "\n")
+    for section in changed.sections():
+        print_table(section.title, section.head, section.rows, section.how, names=section.names)
+    for remark in changed.remarks:
+        warn(remark, "note")
+    say_prose("\n".join(changed.conclusions))
+    say(f"\nSystem:  {place}\nSHA-256: {new.sha256}\n         Keep it in the laboratory's archive.\nReport:  {page}")
+
+
+def _next_name(system: Path) -> Path:
+    """A name beside a system that no file has: glass-2 of glass, glass-3 of glass-2."""
+    stem, _, number = system.stem.rpartition("-")
+    stem, number = (stem, number) if stem and number.isdecimal() else (system.stem, "1")
+    names = (system.with_name(f"{stem}-{count}{SYSTEM_ENDING}") for count in itertools.count(int(number) + 1))
+    return next(name for name in names if not name.exists())
 
 
 def info(

@@ -228,6 +228,7 @@ def describe_system(system: System, claimed: str | None) -> str:
         facts += [
             ("Trained on", f"{data.get('name', UNKNOWN)}, SHA-256 {data.get('sha256', UNKNOWN)}"),
             *(("", described_file(each)) for each in system.background),
+            *_updates(about.get("updates")),
             ("Made", f"{about.get('created', UNKNOWN)}; {made}"),
         ]
     lines = []
@@ -241,6 +242,13 @@ def describe_system(system: System, claimed: str | None) -> str:
         rest = f"Of an experiment with {len(system.splits)} splits; not trained for casework."
         return "\n".join([*lines, "", rest, "", textwrap.fill(digest, WIDTH)])
     return "\n".join([*lines, "", describe_training(system), "", textwrap.fill(digest, WIDTH)])
+
+
+def _updates(record: Any) -> list[tuple[str, str]]:
+    """The system that this one takes the place of, if any."""
+    if not isinstance(record, Mapping):
+        return []
+    return [("Updates", f"{record.get('file', UNKNOWN)}, SHA-256 {record.get('sha256', UNKNOWN)}")]
 
 
 def described_file(record: Mapping[str, Any]) -> str:

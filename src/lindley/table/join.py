@@ -92,7 +92,7 @@ def join_tables(
         reference_unit=units[-1] if alike[0].transform.reference is not None else None,
         raw=np.concatenate(raws) if len(raws) == len(alike) else None,
         files=tuple(file for each in tables for file in each.files),
-        parts=tuple(tables),
+        parts=tuple(part for each in tables for part in (each.parts or (each,))),
     )
 
 
