@@ -211,7 +211,7 @@ def _drawn(scores: Scores, kind: Kind) -> dict[Figure, Floats]:
 
 
 def _difference(figure: Figure, here: Floats, first: Floats) -> Estimate | None:
-    """The paired difference; none of rates that are 0 for both: no drawing of sources tells how rare such a pair is."""
-    if figure[0] == "misleading_evidence" and here[0] == first[0] == 0:
+    """The paired difference; none of rates where the same pairs mislead, or none do: no drawing of sources tells them apart."""
+    if figure[0] == "misleading_evidence" and np.array_equal(here, first):
         return None
     return Estimate.of(here - first)

@@ -78,9 +78,10 @@ def sections(comparison: Comparison) -> list[Section]:
             for number, each in enumerate(comparison.systems):
                 value = _with_interval(each.figures[key][kind], metric.unit)
                 less = UNKNOWN
-                if number:
-                    found = each.differences[key][kind]
-                    less = "no such pair of either" if found is None else _with_interval(found, metric.unit, sign=True)
+                if number and (found := each.differences[key][kind]) is not None:
+                    less = _with_interval(found, metric.unit, sign=True)
+                elif number:
+                    less = "the same pairs of both" if each.figures[key][kind].value else "no such pair of either"
                 rows.append((metric.title if number == 0 else "", _short(each), value, less))
         how = "In bits or per cent, with 95 % intervals. A difference below 0 is an improvement on the first system."
         head = ("figure", "system", "value", f"less {_short(first)}")
