@@ -144,6 +144,28 @@ def test_labels_of_two_files_are_taken_as_they_were(choice: str, tmp_path: Path)
         update(system, paths[2:], background=[tmp_path], same_labels={"same": "different"}.get(choice, "same"))
 
 
+def test_new_files_are_read_as_the_old_ones_were_and_may_hold_one_source(here: Path) -> None:
+    for name in ("one", "more"):
+        lines = (here / f"{name}.csv").read_text().splitlines()
+        kept = lines[1:] if name == "one" else lines[1:4]
+        rows = [f"{lines[0]},vehicle", *(f"{line},{line[0]}{int(line[2:5]) // 2}" for line in kept)]
+        (here / f"{name}-item.csv").write_text("\n".join(rows).replace("source,", "item,") + "\n")
+    words = ("--source-column", "item", "--group-column", "vehicle")
+    assert lindley("train", "one-item.csv", *words, *FAST, "--out", "item.safetensors").status == 0
+    answer = lindley("update", "item.safetensors", "more-item.csv")
+    assert answer.status == 0, answer.err
+    new = load("item-2.safetensors")
+    assert (new.about["data"]["sources"], new.about["data"]["groups"]) == (41, 21)
+    assert new.about["configuration"]["source_column"] == "item"
+    assert (
+        lindley(
+            "update", "item-2.safetensors", "two.csv", "--source-column", "source", "--group-column", "source"
+        ).status
+        == 2
+    )
+    assert "there is no column 'item'" in lindley("update", "item-2.safetensors", "two.csv").err
+
+
 def test_the_report_tells_what_changed(here: Path) -> None:
     words = ("--cases", "case0.html", "--cases", "apart.json")
     answer = lindley("update", "old.safetensors", "two.csv", *words, width=80)

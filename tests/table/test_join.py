@@ -18,7 +18,7 @@ from lindley.table.scaling import Transform
 FEATURES = ("K39", "Ti49", "Mn55")
 
 
-def table(name: str, first: int, n: int = 8, features: tuple[str, ...] = FEATURES, seed: int = 0) -> Table:
+def table(name: str, first: int, n: int = 12, features: tuple[str, ...] = FEATURES, seed: int = 0) -> Table:
     """``n`` sources, w{first} and on, measured three times."""
     rng = np.random.default_rng((seed, first))
     values = np.repeat(rng.normal(10, 1, (n, len(features))), 3, axis=0) + rng.normal(0, 0.1, (3 * n, len(features)))
@@ -50,7 +50,7 @@ def test_one_table_is_itself_and_none_is_told() -> None:
 
 def test_raw_values_and_the_reference_come_along(tmp_path: Path) -> None:
     for name, k in (("a", 0), ("b", 50)):
-        rows = table(name, k, 8, (*FEATURES, "Si28"))
+        rows = table(name, k, 12, (*FEATURES, "Si28"))
         head = "source,Si28,K39,Ti49,Mn55" if name == "a" else "source,Mn55,Ti49,K39,Si28"
         order = [3, 0, 1, 2] if name == "a" else [2, 1, 0, 3]
         lines = [
@@ -62,6 +62,24 @@ def test_raw_values_and_the_reference_come_along(tmp_path: Path) -> None:
     assert joined.transform == parts[0].transform
     np.testing.assert_allclose(joined.values, np.log(joined.measured / joined.divisor[:, None]))  # type: ignore[index]
     assert [name for name, _ in joined.files] == ["a.csv", "b.csv"]
+
+
+def test_a_part_may_be_too_small_to_stand_alone_and_the_whole_is_checked(tmp_path: Path) -> None:
+    lines = [
+        ",".join([label, *map(repr, row)]) for label, row in zip(TWO.source[:3], TWO.values[:3].tolist(), strict=True)
+    ]
+    (tmp_path / "new.csv").write_text("\n".join(["source,K39,Ti49,Mn55", *lines]) + "\n")
+    with pytest.raises(TableError):
+        read_table(tmp_path / "new.csv")
+    part = read_table(tmp_path / "new.csv", purpose="part")
+    assert len(join_tables([ONE, part]).sources) == 13
+    constant = [
+        replace(each, values=np.column_stack([each.values[:, :2], np.ones(len(each.values))])) for each in (ONE, TWO)
+    ]
+    with pytest.raises(TableError, match="one \\+ two, column 'Mn55': the feature is constant"):
+        join_tables(constant)
+    with pytest.raises(TableError, match="2 sources cannot be split"):
+        join_tables([table("one", 0, 1), table("two", 100, 1)])
 
 
 def renamed(table: Table, **labels: str) -> Table:
@@ -86,24 +104,26 @@ def test_a_label_of_two_tables_is_asked_about() -> None:
 
 def test_one_source_in_two_tables() -> None:
     joined = join_tables([ONE, renamed(TWO, w100="w0")], same_labels="same")
-    assert len(joined.sources) == 15
+    assert len(joined.sources) == 23
     assert (joined.source == "w0").sum() == 6
 
 
 def test_two_sources_of_one_label() -> None:
     joined = join_tables([ONE, renamed(TWO, w100="w0")], same_labels="different")
-    assert len(joined.sources) == 16
+    assert len(joined.sources) == 24
     assert (joined.source == "one: w0").sum() == (joined.source == "two: w0").sum() == 3
     assert joined.group.tolist() == joined.source.tolist()
 
 
 def test_a_group_of_two_tables_is_asked_about_too() -> None:
     one, two = grouped(ONE, lambda k: f"car {k // 2}"), grouped(TWO, lambda k: f"car {(k - 98) // 2}")
-    with pytest.raises(TableError, match="the groups 'car 1', 'car 2' and 'car 3' are in one and two") as told:
+    with pytest.raises(
+        TableError, match="the groups 'car 1', 'car 2', 'car 3', 'car 4' and 'car 5' are in one"
+    ) as told:
         join_tables([one, two])
-    assert [finding.code for finding in told.value.findings] == ["group-in-two-tables"]
-    assert len(np.unique(join_tables([one, two], same_labels="same").group)) == 5
-    assert len(np.unique(join_tables([one, two], same_labels="different").group)) == 8
+    assert [each.code for each in told.value.findings if each.level == "error"] == ["group-in-two-tables"]
+    assert len(np.unique(join_tables([one, two], same_labels="same").group)) == 7
+    assert len(np.unique(join_tables([one, two], same_labels="different").group)) == 12
 
 
 def test_a_source_of_one_group_here_and_another_there() -> None:

@@ -23,6 +23,7 @@ from lindley.llrs import Floats
 from lindley.settings import setting
 from lindley.system.system import System
 from lindley.table.findings import Finding, TableError, listing
+from lindley.table.join import told_apart
 from lindley.table.read import read_table
 from lindley.table.table import Table
 
@@ -104,7 +105,7 @@ def compare_systems(
     """
     if len(systems) < 2:
         raise LindleyError("a comparison needs two systems at least")
-    names = _told_apart(systems)
+    names = told_apart([each.file for each in systems])
     _refuse_twice(systems, names)
     tables = _read(systems, names, data, reading)
     remarks = _require_new_to_all(systems, names, tables, settings)
@@ -134,15 +135,6 @@ def compare_systems(
         compared.append(Compared(names[number], system, table, overlap, kept, differences if number else {}))
     progress("done", "", 1.0)
     return Comparison(tuple(compared), scores[0].sources, tuple(dict.fromkeys(remarks)), settings)
-
-
-def _told_apart(systems: Sequence[System]) -> list[str]:
-    """The names of their files; those of one name are numbered."""
-    names = [each.file for each in systems]
-    return [
-        each if names.count(each) == 1 else f"{each} ({names[: place + 1].count(each)})"
-        for place, each in enumerate(names)
-    ]
 
 
 def _refuse_twice(systems: Sequence[System], names: Sequence[str]) -> None:

@@ -202,7 +202,7 @@ def read_tables(tables: Sequence[str], reading: Mapping[str, Any], same_labels: 
     for each in tables:
         own = {} if each in dataset_names() else reading
         try:
-            parts.append(DataConfig(data=each, **own).load(**{"purpose": "whole", **further}))
+            parts.append(DataConfig(data=each, **own).load(**{"purpose": "part", **further}))
         except TableError as error:
             problems += error.findings
     if problems:

@@ -96,7 +96,7 @@ class Update:
         """The tables of the report."""
         before, now = self.old.about, self.new.about
         data = [
-            (title, *(grouped(int(about["data"].get(key, 0))) for about in (before, now)))
+            (title, *(_count(about["data"].get(key)) for about in (before, now)))
             for title, key in (("Measurements", "rows"), ("Sources", "sources"), ("Groups of sources", "groups"))
         ]
         head = ("", "old", "new", "change")
@@ -263,6 +263,10 @@ def _case_json(case: Case | str) -> dict[str, Any]:
         "interval": interval,
         "verbal": case.verbal.to_json(),
     }
+
+
+def _count(value: object) -> str:
+    return grouped(value) if isinstance(value, int) else UNKNOWN
 
 
 def _number(value: object) -> float | None:

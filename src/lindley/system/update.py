@@ -67,14 +67,16 @@ def grown_background(
         background: files that it was trained on, and folders that hold them; the working folder is looked into as well.
         same_labels: what a label stands for that is in the old and in the new tables, as in `lindley.join_tables`.
         allow_duplicates: accept measurements that are in two of the tables, with a warning.
-        reading: how the new tables are read, by the names of `lindley.read_table`. Those of the background are read as they
-            were at training, or likewise where the system does not remember how.
+        reading: how the new tables are read, by the names of `lindley.read_table`, where it differs from how those of the
+            background were read at training. These are read likewise where the system does not remember how.
 
     Raises:
         LindleyError: if the old measurements are not found, or the tables do not go together.
     """
     if not more:
         raise LindleyError("there are no further measurements: name a table of them")
+    as_trained = _as_trained(system) or {}
+    allow_duplicates = allow_duplicates or bool(as_trained.get("allow_duplicates"))
     old = read_background(system, background, **reading)
     if None not in (same_labels, old.same_labels) and same_labels != old.same_labels:
         raise LindleyError(
@@ -85,7 +87,7 @@ def grown_background(
     problems: list[Finding] = []
     for each in more:
         try:
-            new.append(_read(system, each, reading | {"allow_duplicates": allow_duplicates}))
+            new.append(_read(system, each, {**as_trained, **reading, "allow_duplicates": allow_duplicates}))
         except TableError as error:
             problems += error.findings
     if problems:
@@ -163,7 +165,7 @@ def _read(system: System, data: Any, reading: Mapping[str, Any], name: str | Non
     of_system: dict[str, Any] = {each: getattr(system, each) for each in ("features", "transform", "reference")}
     known = isinstance(data, Table) or (isinstance(data, str) and data in dataset_names())
     settings = {} if known else dict(reading)
-    return read_table(data, **{**settings, **of_system, "units": system.column_units, "purpose": "whole", "name": name})
+    return read_table(data, **{**settings, **of_system, "units": system.column_units, "purpose": "part", "name": name})
 
 
 def _found(records: Sequence[Mapping[str, Any]], given: Sequence[Path]) -> list[tuple[str, Any]]:

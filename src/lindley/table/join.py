@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.settings import setting
-from lindley.table.cells import similar_labels
+from lindley.table.cells import Labels, similar_labels
+from lindley.table.check import Measurements, check_counts, check_features
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted
 from lindley.table.table import Table
 
-__all__ = ["SameLabels", "join_tables"]
+__all__ = ["SameLabels", "join_tables", "told_apart"]
 
 SameLabels = Literal["same", "different"]
 """What a label in two tables stands for: one source, of which both hold measurements; or two sources."""
 Units = tuple[str | None, ...]
-Labels = NDArray[np.str_]
+Texts = NDArray[np.str_]
 
 
 def join_tables(
@@ -31,10 +32,11 @@ def join_tables(
     allow_duplicates: bool = False,
     name: str | None = None,
 ) -> Table:
-    """Several tables as one, with the features of the first, in its order.
+    """Several tables as one, with the features of the first, in its order; checked as a table to split is.
 
     Args:
-        tables: with the same features by name, in the same units, and read with the same transform.
+        tables: with the same features by name, in the same units, and read with the same transform. One that is too small to
+            stand alone is read with the purpose ``part``.
         same_labels: what a source, or a group, stands for whose label is in two of the tables: the ``same`` one, or a
             ``different`` one, which has the name of its table in front of it from then on. Else such a label is an error.
         allow_duplicates: accept measurements of one table that are in another too, with a warning.
@@ -52,7 +54,7 @@ def join_tables(
         raise LindleyError("there is no table to join")
     if len(tables) == 1:
         return replace(tables[0], name=name or tables[0].name)
-    names = _told_apart(tables)
+    names = told_apart([each.name for each in tables])
     whole = name or " + ".join(names)
     _refuse_twice(tables, names)
     if other := [each for each in tables if each.transform != tables[0].transform]:
@@ -76,29 +78,40 @@ def join_tables(
     source, group = (np.concatenate(labels[role]) for role in ("source", "group"))
     findings += similar_labels(dict.fromkeys(source.tolist()), "source", whole)
     findings += _two_groups(source, group, whole)
+    raws = [each.raw for each in alike if each.raw is not None]
+    raw = np.concatenate(raws) if len(raws) == len(alike) else None
+    values, instance = (np.concatenate([getattr(each, name) for each in alike]) for name in ("values", "instance"))
+    measured = values if raw is None else raw[:, : values.shape[1]]
+    data = Measurements(
+        whole, tuple(range(len(values))), tables[0].features, measured, values, Labels(source, group, instance)
+    )
+    checked = check_counts(data) + check_features(data, logged=tables[0].transform.kind != "none")
+    findings += [replace(finding, rows=()) for finding in checked]  # whose rows are of no file
     found = errors_first([*(finding for each in tables for finding in each.findings), *findings])
     if any(finding.level == "error" for finding in found):
         raise TableError(found)
-    raws = [each.raw for each in alike if each.raw is not None]
     return replace(
         alike[0],
         name=whole,
-        values=np.concatenate([each.values for each in alike]),
+        values=values,
         source=source,
         group=source if np.array_equal(source, group) else group,
-        instance=np.concatenate([each.instance for each in alike]),
+        instance=instance,
         findings=found,
         units=units[: len(alike[0].features)],
         reference_unit=units[-1] if alike[0].transform.reference is not None else None,
-        raw=np.concatenate(raws) if len(raws) == len(alike) else None,
+        raw=raw,
         files=tuple(file for each in tables for file in each.files),
         parts=tuple(part for each in tables for part in (each.parts or (each,))),
     )
 
 
-def _told_apart(tables: Sequence[Table]) -> list[str]:
-    """The names of the tables; those of one name are numbered."""
-    names = [each.name for each in tables]
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Names of which those that are the same are numbered.
+
+    >>> told_apart(["one", "two", "one"])
+    ['one (1)', 'two', 'one (2)']
+    """
     return [
         each if names.count(each) == 1 else f"{each} ({names[: place + 1].count(each)})"
         for place, each in enumerate(names)
@@ -174,13 +187,13 @@ def _apart(tables: Sequence[Table], names: Sequence[str]) -> list[Finding]:
     return findings
 
 
-def _shared(labels: Sequence[Labels]) -> set[str]:
+def _shared(labels: Sequence[Texts]) -> set[str]:
     """Labels that are in more than one table."""
     each = [set(one.tolist()) for one in labels]
     return {label for one, other in combinations(each, 2) for label in one & other}
 
 
-def _ask(labels: Mapping[str, Sequence[Labels]], names: Sequence[str], whole: str) -> list[Finding]:
+def _ask(labels: Mapping[str, Sequence[Texts]], names: Sequence[str], whole: str) -> list[Finding]:
     """Labels that are in two tables: nobody but the user knows whether they stand for one source."""
     findings = []
     for role, each in labels.items():
@@ -199,7 +212,7 @@ def _ask(labels: Mapping[str, Sequence[Labels]], names: Sequence[str], whole: st
     return findings
 
 
-def _renamed(labels: Sequence[Labels], shared: set[str], names: Sequence[str]) -> list[Labels]:
+def _renamed(labels: Sequence[Texts], shared: set[str], names: Sequence[str]) -> list[Texts]:
     """The labels that are in two tables with the name of their table in front."""
     return [
         np.array([f"{name}: {label}" if label in shared else label for label in each.tolist()], dtype=np.str_)
@@ -208,7 +221,7 @@ def _renamed(labels: Sequence[Labels], shared: set[str], names: Sequence[str]) -
 
 
 def _copies(
-    tables: Sequence[Table], sources: Sequence[Labels], names: Sequence[str], whole: str, allowed: bool
+    tables: Sequence[Table], sources: Sequence[Texts], names: Sequence[str], whole: str, allowed: bool
 ) -> list[Finding]:
     """Measurements that are in two tables: of the same source they count twice, of two sources they make these look alike."""
     first: dict[str, tuple[int, str]] = {}
@@ -234,7 +247,7 @@ def _as_text(values: NDArray[np.float64]) -> list[str]:
     return [" ".join(f"{value:.9g}" for value in row) for row in values.tolist()]
 
 
-def _two_groups(source: Labels, group: Labels, whole: str) -> list[Finding]:
+def _two_groups(source: Texts, group: Texts, whole: str) -> list[Finding]:
     of: dict[str, set[str]] = {}
     for label, its in zip(source.tolist(), group.tolist(), strict=True):
         of.setdefault(label, set()).add(its)
