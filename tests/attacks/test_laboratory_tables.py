@@ -402,6 +402,14 @@ def test_what_is_no_unit(text: str) -> None:
             read_table({"source": list("aabb"), "x": [1.0, 2, 3, 4]}, units={"x": text}, purpose="whole")
 
 
+def test_systems_that_took_anything_for_a_unit_still_find_their_columns() -> None:
+    columns = {"K (39)": [1.0, 2.0], "Ti [ppm]": [3.0, 4.0]}
+    known: Any = {"features": ["K", "Ti"], "units": ["39", "ppm"], "purpose": "case"}
+    np.testing.assert_array_equal(read_table(columns, **known).values, [[1, 3], [2, 4]])
+    with pytest.raises(TableError, match=r"the system needs 'K', and the table has no such column"):
+        read_table({"K (40)": [1.0, 2.0], "Ti [ppm]": [3.0, 4.0]}, **known)
+
+
 @given(st.text("abcµ%°/·^-., 0123456789²³()", min_size=1, max_size=12).filter(is_unit))
 def test_law_a_unit_in_a_header_is_read_again(unit: str) -> None:
     assert split_unit(with_unit("K39", unit)) == ("K39", unit)
@@ -657,6 +665,10 @@ def test_a_page_says_that_a_profile_was_used(tmp_path: Path) -> None:
 HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "another table": ("data: /etc/passwd", "there is no option 'data' of a table"),
     "a folder of results": ("folder: /tmp", "there is no option 'folder' of a table"),
+    "an experiment": (
+        "data: a.csv\nmodels: [tlm]",
+        "If the file is for something else, leave it alone with --no-profile.",
+    ),
     "models": ("models: [tlm]", "there is no option 'models' of a table"),
     "a slip of the keys": ("sorce_column: item", "no option 'sorce_column' of a table. Did you mean 'source_column'?"),
     "the option of a command": ("source-column: item", "Did you mean 'source_column'?"),

@@ -50,7 +50,8 @@ def read_keys(place: Path, keys: Collection[str]) -> Document | None:
             meant = did_you_mean(str(key), sorted(keys))
             raise LindleyError(
                 f"{place}: {document.line((key,))}there is no option {quoted([key])[0]} of a table. {meant}"
-                f"The options are {listing(sorted(keys), 30)}."
+                f"The options are {listing(sorted(keys), 30)}. If the file is for something else, leave it alone with "
+                f"{setting('no_profile')}."
             )
     return document
 

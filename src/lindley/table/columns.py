@@ -14,7 +14,7 @@ from lindley.table.files import Grid
 from lindley.table.findings import Finding, did_you_mean, listing, quoted
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import ROLES
-from lindley.table.units import Units, column_units, split_unit
+from lindley.table.units import Units, column_units, is_unit, split_unit
 from lindley.table.workbook import Hidden
 
 __all__ = [
@@ -168,7 +168,9 @@ def feature_places(
     findings = []
     missing = []
     for feature, unit in zip(features, units, strict=True):
-        exact = [place for place, name in enumerate(header) if name == feature]
+        # older systems took whatever stands between brackets for a unit, as in K (39)
+        spelled = [] if unit is None or is_unit(unit) else [f"{feature} [{unit}]", f"{feature} ({unit})"]
+        exact = [place for place, name in enumerate(header) if name == feature or name in spelled]
         loose = [place for place, (name, _) in enumerate(named) if name.casefold() == feature.casefold()]
         hits = exact or loose
         if not hits:
