@@ -162,7 +162,9 @@ def test_the_command_fits_a_narrow_terminal_and_cuts_no_figure(folder: Path, mon
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("a.safetensors", "A system and the data to evaluate it on are needed"),
+        ("a.safetensors", "Systems and the data to evaluate them on are needed"),
+        ("a.safetensors b.safetensors", "other.safetensors --data new.xlsx."),
+        ("new.csv", "Systems and the data to evaluate them on are needed"),
         ("--data new.csv a.safetensors", "--out DIR is needed"),
         ("a.safetensors new.csv --out v --json", "--json is for several systems"),
         ("a.safetensors a.safetensors --data new.csv", "are the same system: there is nothing to compare"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
-from lindley.cli.options import MOST, MOST_SEED, AsJson, Signed, load_table, reads_table, tell_findings
+from lindley.cli.options import MOST, MOST_SEED, SYSTEM_ENDING, AsJson, Signed, load_table, reads_table, tell_findings
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ def evaluate(
     status: 0 if every criterion passes or none was given, 1 if one fails or cannot be judged, 2 after an error.
     """
     systems, table = (files, data) if data is not None else (files[:-1], files[-1])
-    if not systems:
+    if not systems or (data is None and table.lower().endswith(SYSTEM_ENDING)):
         raise LindleyError(
-            "A system and the data to evaluate it on are needed: lindley evaluate glass.safetensors new.xlsx --out DIR."
+            "Systems and the data to evaluate them on are needed: lindley evaluate glass.safetensors new.xlsx --out DIR, or "
+            "lindley evaluate glass.safetensors other.safetensors --data new.xlsx."
         )
     of_several = len(systems) > 1
     what, names = ("a comparison", COMPARISON) if of_several else ("a validation", VALIDATION)
