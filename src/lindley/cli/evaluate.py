@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lindley.cli.console import print_table, say, say_json, say_prose, show_progress, warn
-from lindley.cli.options import MOST, MOST_SEED, SYSTEM_ENDING, AsJson, Signed, load_table, reads_table, tell_findings
+from lindley.cli.options import MOST, MOST_SEED, SYSTEM_ENDING, AsJson, Signed, load_table, reads_table
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
@@ -182,7 +182,6 @@ def _compare(
             comparison = compare_systems(loaded, table, settings=settings, progress=progress.step, **how)
         if out is not None:
             write_comparison(comparison, out)
-    tell_findings(comparison.table)
     if as_json:
         say_json(comparison_json(comparison), indent=1)
         return
