@@ -36,6 +36,7 @@ WRONG: list[tuple[str, str]] = [
      "measurements of 20 sources, SHA-256 "),
     ("update private.safetensors more.csv", "Name the files, or the folder that holds them, with --background."),
     ("update lost.safetensors more.csv --background one.csv", "Not found: gone.csv"),
+    ("update old.safetensors more.csv --background two.csv", "--background two.csv: the system was not trained on this file"),
     ("update old.safetensors one.csv", "hold the same table: every measurement would count twice"),
     ("update old.safetensors copied.csv", "copied: 3 measurements are in one too: of 'zS000' ('aS000' there)"),
     ("update old.safetensors labels.csv", "say so with --same-labels same"),

@@ -105,6 +105,15 @@ def test_systems_of_other_features_take_their_own_columns() -> None:
     assert "takes K39, Ti49 and Mn55" in remark
 
 
+def test_what_is_odd_for_one_system_is_told_once(folder: Path) -> None:
+    """Of units, that the table gives and only one of the systems lacks."""
+    in_ppm = system("tlm", units=("ppm",) * 4)
+    write_csv(folder / "units.csv", new().values, [f"{each} [ppm]" for each in FEATURES], source=new().source.tolist())
+    comparison = compare_systems([in_ppm, system("tlm-kde")], folder / "units.csv", settings=FAST)
+    (remark,) = [each for each in comparison.remarks if "trained without one" in each]
+    assert "the header gives a unit for 'K39 [ppm]'" in remark
+
+
 def test_groups_are_drawn_together_and_weigh_as_the_first_was_made_for() -> None:
     grouped = replace(new(), group=np.array([label[:3] for label in new().source.tolist()]))
     one = system("tlm")
@@ -162,7 +171,9 @@ def test_the_command_fits_a_narrow_terminal_and_cuts_no_figure(folder: Path, mon
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("a.safetensors", "A system and the data to evaluate it on are needed"),
+        ("a.safetensors", "Systems and the data to evaluate them on are needed"),
+        ("a.safetensors b.safetensors", "other.safetensors --data new.xlsx."),
+        ("new.csv", "Systems and the data to evaluate them on are needed"),
         ("--data new.csv a.safetensors", "--out DIR is needed"),
         ("a.safetensors new.csv --out v --json", "--json is for several systems"),
         ("a.safetensors a.safetensors --data new.csv", "are the same system: there is nothing to compare"),

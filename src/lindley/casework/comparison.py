@@ -108,7 +108,8 @@ def compare_systems(
     names = told_apart([each.file for each in systems])
     _refuse_twice(systems, names)
     tables = _read(systems, names, data, reading)
-    remarks = _require_new_to_all(systems, names, tables, settings)
+    remarks = [str(each) for table in tables for each in table.findings if each.level == "warning"]
+    remarks += _require_new_to_all(systems, names, tables, settings)
     if len({frozenset(each.columns) for each in systems}) > 1:
         takes = (f"{name} takes {listing(each.columns, 8)}" for name, each in zip(names, systems, strict=True))
         remarks.append(f"the systems are of different features, and each has its own columns: {'; '.join(takes)}")

@@ -13,11 +13,11 @@ from lindley.cli.options import (
     EVALUATE_READING,
     MOST,
     MOST_SEED,
+    SYSTEM_ENDING,
     AsJson,
     Signed,
     load_table,
     reads_table,
-    tell_findings,
 )
 from lindley.errors import LindleyError
 
@@ -102,9 +102,10 @@ def evaluate(
     status: 0 if every criterion passes or none was given, 1 if one fails or cannot be judged, 2 after an error.
     """
     systems, table = (files, data) if data is not None else (files[:-1], files[-1])
-    if not systems:
+    if not systems or (data is None and table.lower().endswith(SYSTEM_ENDING)):
         raise LindleyError(
-            "A system and the data to evaluate it on are needed: lindley evaluate glass.safetensors new.xlsx --out DIR."
+            "Systems and the data to evaluate them on are needed: lindley evaluate glass.safetensors new.xlsx --out DIR, or "
+            "lindley evaluate glass.safetensors other.safetensors --data new.xlsx."
         )
     of_several = len(systems) > 1
     what, names = ("a comparison", COMPARISON) if of_several else ("a validation", VALIDATION)
@@ -193,7 +194,6 @@ def _compare(
         comparison = replace(comparison, remarks=(*comparison.remarks, *map(str, described.noted)))
         if out is not None:
             write_comparison(comparison, out)
-    tell_findings(comparison.table)
     if as_json:
         say_json(comparison_json(comparison), indent=1)
         return

@@ -124,7 +124,7 @@ def read_background(system: System, places: Iterable[str | Path] = (), **reading
     given = [Path(place) for place in places]
     for place in given:
         if not place.exists():
-            raise LindleyError(f"{setting('background')} {place}: there is no such file or folder")
+            raise LindleyError(f"{setting('background', str(place))}: there is no such file or folder")
     how = _as_trained(system)
     how = dict(reading) if how is None else how
     records = system.background
@@ -182,6 +182,12 @@ def _found(records: Sequence[Mapping[str, Any]], given: Sequence[Path]) -> list[
             missing.append(record)
     if missing:
         _ask_for(missing)
+    known = {record.get("sha256") for record in records}
+    if strange := [path for path in given if path.is_file() and _digest(path, digests) not in known]:
+        raise LindleyError(
+            f"{setting('background', str(strange[0]))}: the system was not trained on this file, as it is now. Name it as a "
+            "table of further measurements if it holds such."
+        )
     return found
 
 

@@ -119,11 +119,14 @@ def told_apart(names: Sequence[str]) -> list[str]:
 
 
 def _refuse_twice(tables: Sequence[Table], names: Sequence[str]) -> None:
-    for (i, one), (k, other) in combinations(enumerate(tables), 2):
-        if one is other or set(one.files) & set(other.files) or one.sha256() == other.sha256():
+    known: dict[str, str] = {}
+    for name, table in zip(names, tables, strict=True):
+        digest = table.sha256()
+        if digest in known:
             raise LindleyError(
-                f"{names[i]} and {names[k]} hold the same table: every measurement would count twice. Name each table once."
+                f"{known[digest]} and {name} hold the same table: every measurement would count twice. Name each table once."
             )
+        known[digest] = name
 
 
 def _other_features(first: Table, table: Table, name: str) -> list[Finding]:
