@@ -732,6 +732,45 @@ def test_a_profile_is_an_ordinary_file(what: str, tmp_path: Path) -> None:
     assert "is there already" in said(lindley("check", table, "--sheet", "x", "--keep-profile"))
 
 
+def test_tables_of_one_background_are_told_of_alike(tmp_path: Path) -> None:
+    """A system says once how its tables were read, so that they can be read again; profiles that differ are asked about."""
+    rows = measured(16)
+    for name, some in (("old", rows[:24]), ("new", rows[24:])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_bytes(as_text([["item", *FEATURES], *some]))
+    old, new, out = tmp_path / "old" / "a.csv", tmp_path / "new" / "a.csv", tmp_path / "s.safetensors"
+    kept(tmp_path / "old", "source_column: item\n")
+    train = ["train", old, new, "--model", "tlm", "--replicates", "0", "--out", out]
+    assert "says different things of their tables. Give the options that hold for all" in said(lindley(*train))
+    assert lindley(*train, "--source-column", "item").status == 0
+    kept(tmp_path / "new", "source_column: item\n")
+    answer = lindley(*train, "--force")
+    assert answer.status == 0, answer.err
+    assert said(answer).count("lindley.yaml in its folder was used: --source-column item.") == 2
+    assert json.loads(lindley("info", out, "--json").out)["configuration"]["source_column"] == "item"
+    assert "check one at a time" in said(lindley("check", old, new, "--sheet", "x", "--keep-profile"))
+
+
+def test_more_background_is_read_as_its_folder_says(tmp_path: Path) -> None:
+    rows = measured(24)
+    for name, label, some in (("old", "item", rows[:36]), ("new", "window", rows[36:])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.csv").write_bytes(as_text([[label, *FEATURES], *some]))
+    kept(tmp_path / "old", "source_column: item\n")
+    kept(tmp_path / "new", "source_column: window\n")
+    out, more = tmp_path / "old" / "s.safetensors", tmp_path / "new" / "new.csv"
+    assert (
+        lindley("train", tmp_path / "old" / "old.csv", "--model", "tlm", "--replicates", "0", "--out", out).status == 0
+    )
+    answer = lindley("update", out, more)
+    assert answer.status == 0, answer.err
+    assert "lindley.yaml in its folder was used: --source-column window." in said(answer)
+    assert lindley("update", out, more, "--no-profile", "--force").status == 2
+    compared = lindley("evaluate", out, tmp_path / "old" / "s-2.safetensors", more, "--allow-overlap", "--json")
+    assert compared.status == 0, compared.err
+    assert "lindley.yaml in its folder was used: --source-column window." in compared.out
+
+
 def test_python_reads_no_profile(tmp_path: Path) -> None:
     """What a program says is all that counts there."""
     table = write(tmp_path, "a.csv", [HEADER, *measured()])

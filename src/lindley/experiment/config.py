@@ -34,7 +34,7 @@ from lindley.system.kinds import KINDS, MOST
 from lindley.system.names import FILES, ModelName
 from lindley.table.columns import BelowLimit, Decimal, Purpose
 from lindley.table.findings import Finding, TableError
-from lindley.table.read import Examination, examine_table, read_table
+from lindley.table.read import read_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
 from lindley.table.workbook import Hidden
@@ -140,6 +140,11 @@ class DataConfig(_ShortForm):
             name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set - {"data"}
         }
 
+    @property
+    def noted(self) -> tuple[Finding, ...]:
+        """What was taken from a profile."""
+        return self._noted
+
     def with_profile(self, used: Collection[str] = ()) -> Self:
         """With what the profile beside the table says and nobody gave; a finding of the table will tell of it.
 
@@ -169,15 +174,6 @@ class DataConfig(_ShortForm):
         except TableError as error:
             raise TableError((*error.findings, *self._noted)) from error
         return replace(table, findings=(*table.findings, *self._noted))
-
-    def examine(self) -> Examination:
-        """Read the table and report what is wrong or odd with it, instead of raising."""
-        examined = examine_table(self.data, **self._settings())
-        table = examined.table
-        return Examination(
-            table if table is None else replace(table, findings=(*table.findings, *self._noted)),
-            (*examined.findings, *self._noted),
-        )
 
     def _settings(self) -> dict[str, Any]:
         """By the names that `read_table` has for them."""
