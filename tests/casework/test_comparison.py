@@ -138,6 +138,19 @@ def test_page_json_and_screen_say_the_same(tmp_path: Path) -> None:
                 assert cell.replace("<", "&lt;").replace(">", "&gt;") in page
 
 
+def test_names_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J.safetensors"
+    one, other = (
+        replace(system("tlm"), about={**system("tlm").about, "file": hostile, "file_sha256": digit * 64})
+        for digit in "01"
+    )
+    write_comparison(compare_systems([one, other], replace(new(), name=hostile), settings=FAST), tmp_path)
+    page = (tmp_path / "comparison.html").read_text("utf-8")
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     system("tlm-kde").save(tmp_path / "a.safetensors")
