@@ -64,7 +64,7 @@ def train(
     """Train a system for casework on all sources of a table.
 
     Args:
-        table: as `lindley.read_table` reads it.
+        table: as `lindley.read_table` reads it; or several, as `lindley.join_tables` makes them one.
         model: its name, as in ``lindley run``: ``robust``, ``tlm-kde``, ``tlm+logistic``, ``ntlm-single-pairs-n1-varying`` ….
         options: of the model, such as ``{"epochs": 500}`` of a network.
         replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
@@ -126,6 +126,7 @@ def train(
             "sources": len(table.sources),
             "groups": len(np.unique(table.group)),
             "rows": len(table.values),
+            "files": [_origin(each) for each in table.parts or (table,)],
         },
         "validation": {
             "how": trained.how,
@@ -146,6 +147,15 @@ def train(
         casework=Casework(_bounds(llrs), known, () if private else row_digests(table.values), shapes),
         about=about,
     )
+
+
+def _origin(table: Table) -> dict[str, Any]:
+    """Where the measurements come from: a file with its digest; or a table that was in memory, or is known by its name."""
+    counts = {"rows": len(table.values), "sources": len(table.sources)}
+    if len(table.files) == 1:
+        ((name, digest),) = table.files
+        return {"file": name, "sha256": digest, **counts}
+    return {"table": table.name, "sha256": table.sha256(), **counts}
 
 
 @dataclass(frozen=True, eq=False)
