@@ -58,12 +58,14 @@ def test_the_figures_are_those_of_every_system_alone() -> None:
 def test_differences_are_of_the_same_sources_drawn(kind: str) -> None:
     metrics = (cllr, cllr_min, misleading_same, misleading_different)
     scores = [Scores.of(each.system, each.table, FAST) for each in compared().systems[:2]]
-    matrices = [each.llr if kind == "raw" else np.clip(each.llr, *each.bounds) for each in scores]
+    limits = [(-np.inf, np.inf) if kind == "raw" else each.bounds for each in scores]
     for key, metric in zip(COMPARED, metrics, strict=True):
-        slow = [
-            [metric(one.grid.llrs(llr, times)) for times in one.times]
-            for one, llr in zip(scores, matrices, strict=True)
-        ]
+        slow = []
+        for one, ends in zip(scores, limits, strict=True):
+            drawn = [np.clip(llr, *ends) for llr in one.matrices]
+            every = np.mean([metric(one.grid.llrs(llr, one.times[0])) for llr in drawn])
+            again = [metric(one.grid.llrs(drawn[i % len(drawn)], row)) for i, row in enumerate(one.times[1:])]
+            slow.append([every, *again])
         difference = np.array(slow[1]) - np.array(slow[0])
         found = compared().systems[1].differences[key][kind]  # type: ignore[index]
         if slow[0] == slow[1]:
@@ -136,6 +138,19 @@ def test_page_json_and_screen_say_the_same(tmp_path: Path) -> None:
         for row in section.rows:
             for cell in row:
                 assert cell.replace("<", "&lt;").replace(">", "&gt;") in page
+
+
+def test_names_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J.safetensors"
+    one, other = (
+        replace(system("tlm"), about={**system("tlm").about, "file": hostile, "file_sha256": digit * 64})
+        for digit in "01"
+    )
+    write_comparison(compare_systems([one, other], replace(new(), name=hostile), settings=FAST), tmp_path)
+    page = (tmp_path / "comparison.html").read_text("utf-8")
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ import numpy as np
 from lindley.casework.performance import DEFAULTS, KINDS, Kind, Pair, Scores, Settings, Sources
 from lindley.casework.validation import Overlap, find_overlap, require_new, require_unit
 from lindley.errors import LindleyError
-from lindley.evaluation.bootstrap import Estimate, replicates
-from lindley.evaluation.metrics import cllr_min
-from lindley.evaluation.pair_grid import PairSums
+from lindley.evaluation.bootstrap import Estimate
 from lindley.llrs import Floats
 from lindley.settings import setting
 from lindley.system.system import System
@@ -122,12 +120,14 @@ def compare_systems(
     if any(not _weigh_alike(each, scores[0]) for each in scores):
         remarks.append(f"pairs of one group weigh what {names[0]} was made for, in the figures of all systems")
     scores = [replace(each, grid=grid) for each in scores]
-    first = {kind: _drawn(scores[0], kind) for kind in KINDS}
+    first = {kind: scores[0].drawn(kind) for kind in KINDS}
     compared = []
     for number, each in enumerate(scores):
         progress("comparing", names[number], number / len(scores))
-        figures, drawn = each.figures(), {kind: _drawn(each, kind) for kind in KINDS}
-        kept: dict[Figure, Pair] = {key: found for key in COMPARED if isinstance(found := figures[key], dict)}
+        drawn = {kind: each.drawn(kind) for kind in KINDS} if number else first
+        kept: dict[Figure, Pair] = {
+            key: {kind: each.estimate(key, drawn[kind][key]) for kind in KINDS} for key in COMPARED
+        }
         differences = {
             key: {kind: _difference(key, drawn[kind][key], first[kind][key]) for kind in KINDS} for key in COMPARED
         }
@@ -192,15 +192,6 @@ def _require_new_to_all(
 def _weigh_alike(one: Scores, other: Scores) -> bool:
     a, b = one.grid.weight, other.grid.weight
     return a is b is None or (a is not None and b is not None and np.array_equal(a, b))
-
-
-def _drawn(scores: Scores, kind: Kind) -> dict[Figure, Floats]:
-    """The figures on the sources as they are, and as often as they are drawn (1 + draws,)."""
-    grid, times = scores.grid, scores.times
-    llr = scores.llr if kind == "raw" else np.clip(scores.llr, *scores.bounds)
-    misleading = PairSums.of(grid, (llr.diagonal() < 0).astype(np.float64), (llr > 0).astype(np.float64)).means(times)
-    by_order = replicates(grid, llr, times, {"cllr_min": cllr_min})["cllr_min"]
-    return dict(zip(COMPARED, (PairSums.costs(grid, llr).mean(times), by_order, *misleading), strict=True))
 
 
 def _difference(figure: Figure, here: Floats, first: Floats) -> Estimate | None:

@@ -62,6 +62,7 @@ Shape = tuple[int, int]
 Pair = dict[Kind, Estimate]
 Figures = dict[tuple[str, str], Pair | str]
 """By characteristic and metric."""
+SIDES = ("same", "different")
 METRICS = (
     ("accuracy", "cllr"),
     ("discriminating_power", "cllr_min"),
@@ -218,21 +219,28 @@ class Scores:
         """Cllr of both kinds, for every row of ``times``."""
         return {kind: self._of_kind(kind, _cllr)["cllr"] for kind in KINDS}
 
+    def drawn(self, kind: Kind) -> dict[tuple[str, str], Floats]:
+        """Figures by characteristic and metric, (1 + replicates,): on the sources as they are, and as they are drawn."""
+        found, rates = self._of_kind(kind, _by_order), self._of_kind(kind, _misleading)
+        by_order = {(characteristic, metric): found[metric] for characteristic, metric in METRICS}
+        return by_order | {("misleading_evidence", side): rates[side] for side in SIDES}
+
     def figures(self) -> Figures:
         """Accuracy, discriminating power, calibration and misleading evidence."""
-        figures: Figures = {}
-        found = {kind: self._of_kind(kind, _by_order) for kind in KINDS}
-        for characteristic, metric in METRICS:
-            figures[characteristic, metric] = {kind: Estimate.of(found[kind][metric]) for kind in KINDS}
-        rates = {kind: self._of_kind(kind, _misleading) for kind in KINDS}
-        for side, units in zip(("same", "different"), self.units, strict=True):
-            figures["misleading_evidence", side] = {kind: proportion(rates[kind][side], units) for kind in KINDS}
+        drawn = {kind: self.drawn(kind) for kind in KINDS}
+        figures: Figures = {key: {kind: self.estimate(key, drawn[kind][key]) for kind in KINDS} for key in drawn["raw"]}
         for name, rate in (("misleading_beyond_bounds", self._misleading_beyond), ("beyond_bounds", self._beyond)):
-            both = self._of_kind("raw", rate)
-            sides = [proportion(both[side], n) for side, n in zip(("same", "different"), self.units, strict=True)]
+            rates = self._of_kind("raw", rate)
+            sides = [self.estimate(("misleading_evidence", side), rates[side]) for side in SIDES]
             mean = (float(np.mean([getattr(each, end) for each in sides])) for end in ("value", "lower", "upper"))
             figures["misleading_evidence", name] = {"raw": Estimate(*mean)}
         return figures
+
+    def estimate(self, key: tuple[str, str], drawn: Floats) -> Estimate:
+        """A figure with its interval; the limits of a share of pairs are right also where none was seen."""
+        if key[0] == "misleading_evidence":
+            return proportion(drawn, self.units[SIDES.index(key[1])])
+        return Estimate.of(drawn)
 
     def outliers(self) -> tuple[tuple[tuple[str, float], ...], Pair]:
         """The costliest 1 % of the sources, one at least, by the raw LRs; and what they add to Cllr, each kind its own."""
@@ -297,7 +305,7 @@ def _costs(
 def _rates(grid: PairGrid, same: NDArray[np.bool_], different: NDArray[np.bool_], times: Floats) -> dict[str, Floats]:
     """Of how many pairs something holds, of the same-source ones and of the others."""
     sums = PairSums.of(grid, same.diagonal().astype(np.float64), different.astype(np.float64))
-    return dict(zip(("same", "different"), sums.means(times), strict=True))
+    return dict(zip(SIDES, sums.means(times), strict=True))
 
 
 def _misleading(grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
