@@ -37,6 +37,8 @@ from lindley.table.splits import Side
 from lindley.table.table import Table
 
 Floats = NDArray[np.float64]
+Given = tuple[str, str, int, int, int, str]
+"""Population, model, sources, the number of the table, replicates, device."""
 FEATURES, REPLICATES, TEST_SOURCES = 4, 3, 40
 OF_GLASS = [0, 2, 5, 8, 11, 14]
 MODELS = {
@@ -72,10 +74,20 @@ def line(row: dict[str, Any]) -> str:
     return f"{where}  {shares}  {row['seconds']:.0f} s"
 
 
-def covered(population: str, model: str, n: int, tables: int, jobs: int, device: str) -> dict[str, Any]:
+def covered(
+    population: str,
+    model: str,
+    n: int,
+    tables: int,
+    jobs: int = 1,
+    device: str = "cpu",
+    replicates: int | None = None,
+) -> dict[str, Any]:
     """The shares of tables and pairs whose interval holds the mean over the other tables, and the truth."""
     started = time.perf_counter()
-    found = np.array(list(_systems(population, model, n, tables, jobs, device)))  # (table, 3, pair)
+    replicates = ModelName.of(model).kind.replicates if replicates is None else replicates
+    given = [(population, model, n, number, replicates, device) for number in range(tables)]
+    found = np.array(list(_systems(given, jobs)))  # (table, 3, pair)
     llr, lower, upper = np.moveaxis(found, 1, 0)
     others = (llr.sum(axis=0) - llr) / (len(llr) - 1)
     true = truth(population)
@@ -95,8 +107,7 @@ def covered(population: str, model: str, n: int, tables: int, jobs: int, device:
     }  # fmt: skip
 
 
-def _systems(population: str, model: str, n: int, tables: int, jobs: int, device: str) -> Iterator[Floats]:
-    given = [(population, model, n, number, device) for number in range(tables)]
+def _systems(given: list[Given], jobs: int) -> Iterator[Floats]:
     if jobs == 1:
         yield from map(_one, given)
         return
@@ -105,9 +116,9 @@ def _systems(population: str, model: str, n: int, tables: int, jobs: int, device
             yield done.result()
 
 
-def _one(given: tuple[str, str, int, int, str]) -> Floats:
+def _one(given: Given) -> Floats:
     """log10 LRs of the test pairs, and both ends of their intervals, (3, pair), of a system trained on one table."""
-    population, model, n, number, device = given
+    population, model, n, number, replicates, device = given
     torch.set_num_threads(1)
     name = ModelName.of(model)
     values = draw(population, n, np.random.default_rng((31, n, number)))
@@ -116,7 +127,7 @@ def _one(given: tuple[str, str, int, int, str]) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = Settings(device=device)
-        system = fit_table(table, name, seed=number, replicates=name.kind.replicates, settings=settings).stage.system
+        system = fit_table(table, name, seed=number, replicates=replicates, settings=settings).stage.system
     test, pairs = compared(population)
     trace, ref = sides(test)
     scores = system.uncalibrated([trace] * system.runs, [ref] * system.runs)
