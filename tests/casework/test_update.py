@@ -199,7 +199,7 @@ def test_the_report_tells_what_changed(here: Path) -> None:
 
 def test_words_that_change_are_told(laboratory: Path) -> None:
     old = load(laboratory / "old.safetensors")
-    timid = replace(old, casework=replace(old.casework, bounds=(-0.5, 0.5)))  # type: ignore[type-var]
+    timid = replace(old, casework=replace(old.casework, bounds=(-0.5, 0.5), shapes=()))  # type: ignore[type-var]
     cases = past_cases([laboratory / "case0.html", laboratory / "apart.json"], old, timid)
     assert [each.words_change for each in cases] == [True, True]
     told = Update(old, timid, cases)
