@@ -11,9 +11,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides
+from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides, in_languages
 from lindley.casework.explanation import Explanation, explain
-from lindley.casework.laboratory import Scale, Verbal, load_scale, read_notes
+from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
@@ -136,6 +136,7 @@ class Notes:
     ref_number: str | None = None
     h1: str | None = None  # the propositions, in place of those of the scale
     h2: str | None = None
+    logo: Logo | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,6 +203,7 @@ class Case:
             "examiner": self.notes.examiner,
             "laboratory": self.notes.laboratory,
             "method": self.notes.method,
+            **({} if self.notes.logo is None else {"logo": self.notes.logo.to_json()}),
             "propositions": list(self.propositions),
             "date": self.notes.date,
             **{key: said[key] for key in first},
@@ -234,6 +236,8 @@ class Batch:
     remarks: tuple[Remark, ...]
     command: str = ""
     language: Language = "en"
+    notes: Notes = field(default_factory=Notes)
+    propositions: tuple[str, str] | None = None  # of the scale; those of the notes go before them
 
     @property
     def bounded(self) -> Floats:
@@ -255,6 +259,7 @@ class Batch:
                 for evidence in (self.trace, self.ref)
             },
             "findings": {evidence.which: evidence.findings_json() for evidence in (self.trace, self.ref)},
+            **{name: getattr(self.notes, name) for name in ("case", "examiner", "laboratory", "method", "date")},
             "lindley": __version__,
             "command": self.command,
         }
@@ -275,6 +280,7 @@ def make_case(
     ref_number: str | None = None,
     h1: str | None = None,
     h2: str | None = None,
+    logo: str | Path | None = None,
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
@@ -303,6 +309,7 @@ def make_case(
         h1: the proposition of the same source, as a sentence: "the fragment comes from the shop window".
         h2: the proposition of another source. Both or none; default, those of the scale. ``{trace}`` and ``{ref}`` in them
             stand for the labels.
+        logo: of the laboratory, a PNG or JPEG file.
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
@@ -327,7 +334,7 @@ def make_case(
         "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
         "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
     }  # fmt: skip
-    notes = Notes(**read_notes(None, given))
+    notes = Notes(**read_notes(None, given), logo=None if logo is None else load_logo(logo))
     allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, **allowed)
 
@@ -395,10 +402,12 @@ def evaluate_batch(
     command: str = "",
     language: Language = "en",
     *,
+    scale: Scale | None = None,
+    notes: Notes | None = None,
     allow_outside: bool = False,
     allow_same_file: bool = False,
 ) -> Batch:
-    """Every trace against every ref.
+    """Every trace against every ref; ``scale`` and ``notes`` say what the propositions are, and what the case is called.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
@@ -407,19 +416,21 @@ def evaluate_batch(
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
     lower, upper = system.bounds
-    low, high = (f"{bound:.2f}".replace("-", "−") for bound in (lower, upper))
+    low, high = in_languages(lower), in_languages(upper)
     beyond = np.count_nonzero((llr < lower) | (llr > upper))
     if beyond:
         message = (
-            f"{beyond} of {llr.size} log10 LRs lie outside {low} to {high}, which is as far as the validation "
+            f"{beyond} of {llr.size} log10 LRs lie outside {low['en']} to {high['en']}, which is as far as the validation "
             "pairs support them. Report the bounded LRs."
         )
         dutch = (
-            f"{beyond} van {llr.size} log10 LR's liggen buiten {low} tot {high}, zo ver als de validatieparen ze ondersteunen. "
-            "Rapporteer de LR's binnen de grenzen."
+            f"{beyond} van {llr.size} log10 LR's liggen buiten {low['nl']} tot {high['nl']}, zo ver als de validatieparen ze "
+            "ondersteunen. Rapporteer de LR's binnen de grenzen."
         )
         remarks.append(Remark("beyond-bounds", message, translations={"nl": dutch}))
-    return Batch(system, trace, ref, llr, tuple(remarks), command, language)
+    notes = notes if notes is not None else Notes()
+    propositions = None if scale is None else scale.propositions[language]
+    return Batch(system, trace, ref, llr, tuple(remarks), command, language, notes, propositions)
 
 
 def _checked(

@@ -213,11 +213,15 @@ def case(
     h2: Annotated[
         str | None, typer.Option(help="The proposition of another source, likewise.", rich_help_panel=REPORT)
     ] = None,
+    logo: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The laboratory's logo, PNG or JPEG.", rich_help_panel=REPORT),
+    ] = None,
     case_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2; options win.",
+            help="A YAML file with case, examiner, laboratory, method, logo, labels and numbers, h1 and h2; options win.",
             rich_help_panel=REPORT,
         ),
     ] = None,
@@ -261,14 +265,17 @@ def case(
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
     if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
         raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
-    from lindley.casework.laboratory import load_scale, read_notes
+    from lindley.casework.laboratory import load_logo, load_scale, read_notes
 
     words = load_scale(scale)
     given = {
         "case": case_id, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
         "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
+        "logo": None if logo is None else str(logo),
     }  # fmt: skip
     told = read_notes(case_file, given)
+    picture = told.pop("logo", None)
+    drawn = None if picture is None else load_logo(picture)
 
     from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
     from lindley.casework.log import add_to_log, entry_of, require_log
@@ -284,10 +291,10 @@ def case(
     command = _command(
         system, trace=trace, ref=ref, source_column=source_column, **reading,
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
-        **told, allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
+        **told, logo=picture and Path(picture), allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
         require_signature=require_signature, out=out,
     )  # fmt: skip
-    notes = Notes(**told, command=command)
+    notes = Notes(**told, command=command, logo=drawn)
 
     def keep(evaluated: Case | Batch, report: Path | None) -> None:
         if log is None:
@@ -310,7 +317,7 @@ def case(
         _show_case(evaluated, out, as_json)
         return
     _refuse_names_of_one(told, traces, refs)
-    batch = evaluate_batch(loaded, traces, refs, command, language, **allowed)
+    batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
     if out is not None and into_folder:
         _write_reports(batch, evaluate_pair, out, force, keep)
     else:
@@ -385,14 +392,14 @@ def _write_reports(
 
 
 def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
-    from lindley.pages.case_words import batch_rows, describe_batch
+    from lindley.pages.case_words import batch_table, describe_batch
 
     if as_json:
         say_json(batch.to_json())
         return
-    shown = batch_rows(batch)
+    shown = batch_table(batch)
     if shown is not None:
-        print_table("log10 LR, reported", *shown, "* calculated beyond what validation supports")
+        print_table(*shown)
     say_prose(describe_batch(batch))
     if out is not None and out.is_dir():
         say(f"\nReports: {batch.log10_lr.size}, in {out}\nMatrix:  {out / 'matrix.html'} and {out / 'matrix.xlsx'}")
