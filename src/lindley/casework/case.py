@@ -162,17 +162,18 @@ class Case:
         )
 
     def write(self, path: str | Path, *, replace: bool = True) -> None:
-        """Write the report, as .html, or everything in it as .json; over a file that is there only if ``replace``."""
+        """Write the report, as .html or .pdf, or everything in it as .json; over a file that is there only if ``replace``."""
         path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm", ".json"):
-            raise LindleyError(f"{path}: the report of a case is .html or .json")
-        if path.suffix.lower() == ".json":
-            text = json_text(self.to_json(), indent=1) + "\n"
+        ending = path.suffix.lower()
+        if ending not in (".html", ".htm", ".pdf", ".json"):
+            raise LindleyError(f"{path}: the report of a case is .html, .pdf or .json")
+        if ending == ".json":
+            data = (json_text(self.to_json(), indent=1) + "\n").encode("utf-8")
         else:
-            from lindley.pages.case_page import render_case
+            from lindley.pages.case_page import case_file
 
-            text = render_case(self)
-        write_atomically(path, text.encode("utf-8"), replace=replace)
+            data = case_file(self, ending)
+        write_atomically(path, data, replace=replace)
 
     @property
     def trace_label(self) -> str:

@@ -287,8 +287,6 @@ def load_logo(path: str | Path) -> Logo:
     Raises:
         LindleyError: if it is another kind of file, damaged, or too large.
     """
-    from PIL import Image, UnidentifiedImageError
-
     said = f"the logo {path}"
     try:
         with open(path, "rb") as file:
@@ -297,18 +295,32 @@ def load_logo(path: str | Path) -> Logo:
         raise LindleyError(f"{said} cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if len(data) > MOST_LOGO_MB * 1_000_000:
         raise LindleyError(f"{said} is larger than {MOST_LOGO_MB} MB: save it smaller, some hundred pixels wide")
+    return Logo(file_name(str(path)), hashlib.sha256(data).hexdigest(), _drawn(data, said))
+
+
+def _drawn(data: bytes, said: str) -> bytes:
+    """A picture of the same pixels, no larger than a report needs it."""
+    from PIL import Image, ImageFile, UnidentifiedImageError
+
+    too_many = (
+        f"{said} has too many pixels ({{}}), and {MOST_LOGO_PIXELS:,} are the most of a side: save it smaller, some "
+    )
+    too_many += "hundred pixels wide"
+    before, ImageFile.LOAD_TRUNCATED_IMAGES = (
+        ImageFile.LOAD_TRUNCATED_IMAGES,
+        False,
+    )  # which WeasyPrint sets for everybody
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what is beside the pixels of a file
-            if max(image.size) > MOST_LOGO_PIXELS:
-                width, height = image.size
-                raise LindleyError(
-                    f"{said} has {width:,} × {height:,} pixels, and {MOST_LOGO_PIXELS:,} are the most of a side: save it "
-                    "smaller, some hundred pixels wide"
-                )
-            drawn = image.convert("RGBA")
+            with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
+                if max(image.size) > MOST_LOGO_PIXELS:
+                    raise LindleyError(too_many.format(f"{image.width:,} × {image.height:,}"))
+                pixels = image.convert("RGBA")
     except LindleyError:
         raise
+    except Image.DecompressionBombError as error:
+        raise LindleyError(too_many.format("hundreds of millions")) from error
     except UnidentifiedImageError as error:
         raise LindleyError(
             f"{said} is no PNG or JPEG picture. Save it as PNG: other kinds, SVG among them, are not taken, as they may hold "
@@ -316,12 +328,13 @@ def load_logo(path: str | Path) -> Logo:
         ) from error
     except Exception as error:  # whatever a damaged picture does to the reader of pictures
         raise LindleyError(f"{said} is damaged: its picture does not read ({error}). Save it again as PNG") from error
-    drawn.thumbnail(LOGO_SIZE)
-    plain = Image.new("RGBA", drawn.size)
-    plain.paste(drawn)
-    written = io.BytesIO()
-    plain.save(written, format="PNG", optimize=True)
-    return Logo(file_name(str(path)), hashlib.sha256(data).hexdigest(), written.getvalue())
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = before
+    pixels.thumbnail(LOGO_SIZE)
+    drawn, written = Image.new("RGBA", pixels.size), io.BytesIO()
+    drawn.paste(pixels)
+    drawn.save(written, format="PNG", optimize=True)
+    return written.getvalue()
 
 
 class Criterion(_Strict):

@@ -36,7 +36,7 @@ __all__ = ["case", "evaluate", "info", "keys", "log", "sign", "train", "verify"]
 
 REPORT = "What the report says"
 SYSTEM_ENDING = ".safetensors"
-REPORT_ENDINGS = (".html", ".htm", ".json", ".csv", ".xlsx")
+REPORT_ENDINGS = (".html", ".htm", ".pdf", ".json", ".csv", ".xlsx")
 Signed = Annotated[
     Path | None,
     typer.Option(
@@ -104,6 +104,7 @@ def train(
             private=private,
             progress=progress.step,
         )
+        progress.step("writing the system", "", 0.99)
     configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
     if "mates" in system.about:
         configuration["mates"] = mates
@@ -173,8 +174,8 @@ def case(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.html, .xlsx, .csv or "
-            ".json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
+            help="Write the report (.html, .pdf or .json); of several traces or refs, the matrix of LRs (.html, .pdf, .xlsx, "
+            ".csv or .json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
@@ -263,6 +264,10 @@ def case(
         raise LindleyError(f"--out {out} is a folder that is read: give another")
     if out is not None and not into_folder:
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
+        if out.suffix.lower() == ".pdf":
+            from lindley.pages.pdf import require_pdf
+
+            require_pdf()
     if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
         raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
     from lindley.casework.laboratory import load_logo, load_scale, read_notes
@@ -283,7 +288,9 @@ def case(
 
     if log is not None:
         require_log(log)
-    loaded = load(system, signed_by=require_signature)
+    with show_progress() as progress:
+        progress.step("reading the system", "", 0.0)
+        loaded = load(system, signed_by=require_signature)
     settings = {"source": source_column} | {name.removesuffix("_columns"): value for name, value in reading.items()}
     traces, refs = _every_problem(
         lambda: read_evidence(loaded, trace, "trace", **settings), lambda: read_evidence(loaded, ref, "ref", **settings)
@@ -311,17 +318,25 @@ def case(
         return evaluate_case(loaded, one, other, words, language, notes, **allowed)
 
     if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
-        evaluated = evaluate_pair(traces, refs)
-        _write_case(evaluated, out, force)
+        with show_progress() as progress:
+            progress.step("comparing trace and reference", "", 0.0)
+            evaluated = evaluate_pair(traces, refs)
+            if out is not None:
+                progress.step("drawing the report", "", 0.5)
+            _write_case(evaluated, out, force)
         keep(evaluated, out)
         _show_case(evaluated, out, as_json)
         return
     _refuse_names_of_one(told, traces, refs)
-    batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
+    with show_progress() as progress:
+        progress.step("comparing all traces with all references", "", 0.0)
+        batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
     if out is not None and into_folder:
         _write_reports(batch, evaluate_pair, out, force, keep)
     else:
-        _write_matrix(batch, out, force)
+        with show_progress() as progress:
+            progress.step("writing the matrix", "", 0.0)
+            _write_matrix(batch, out, force)
         keep(batch, out)
     _show_batch(batch, out, as_json)
 
@@ -339,7 +354,9 @@ def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
 
 def _write_case(evaluated: Case, out: Path | None, force: bool) -> None:
     if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
-        raise LindleyError(f"--out of one case is .html or .json; {out.suffix.lower()} is for the matrix of several.")
+        raise LindleyError(
+            f"--out of one case is .html, .pdf or .json; {out.suffix.lower()} is for the matrix of several."
+        )
     if out is not None:
         evaluated.write(out, replace=force)
 
@@ -383,10 +400,11 @@ def _write_reports(
     traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
     with writable_folder(folder), show_progress() as progress:
         for number, ((i, k), name) in enumerate(names.items()):
-            progress.step("writing the reports", f"step {number + 1} of {len(names)}", number / len(names))
+            progress.step("drawing the reports", f"step {number + 1} of {len(names)}", number / len(names))
             evaluated = evaluate(traces[i], refs[k])
             evaluated.write(folder / name, replace=force)
             keep(evaluated, folder / name)
+        progress.step("writing the matrix", "", 0.99)
         for name in matrices:
             write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
 
@@ -413,7 +431,7 @@ def verify(
     reports: Annotated[
         list[Path],
         typer.Argument(
-            help="Reports that 'lindley case' wrote, .html or .json; or folders of them.", metavar="REPORT…"
+            help="Reports that 'lindley case' wrote, .html, .pdf or .json; or folders of them.", metavar="REPORT…"
         ),
     ],
     systems: Annotated[
@@ -446,6 +464,10 @@ def verify(
             f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
             f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
         )
+        if each.report.suffix.lower() == ".pdf":
+            say_prose(
+                f"  This is of the report attached to the PDF. Compare what its pages say: {each.record.verbal.sentence}"
+            )
     if len(found) > 1:
         say(f"\n{len(found) - parted} of {len(found)} reports verified.")
     raise typer.Exit(2 if parted else 0)
@@ -582,6 +604,7 @@ def evaluate(
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
     require_signature: Signed = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write validation.pdf too (needs the extra 'pdf').")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
     """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
@@ -591,7 +614,11 @@ def evaluate(
     """
     from lindley.casework.laboratory import load_criteria
 
-    if not force and any((out / name).exists() for name in ("validation.html", "validation.json")):
+    if pdf:
+        from lindley.pages.pdf import require_pdf
+
+        require_pdf()
+    if not force and any((out / name).exists() for name in ("validation.html", "validation.pdf", "validation.json")):
         raise LindleyError(f"{out} holds a validation already. Name another folder, or give --force to replace it.")
     if criteria is not None:
         load_criteria(criteria)  # tells what is wrong with them before anything is computed
@@ -616,7 +643,8 @@ def evaluate(
         settings = Settings((trace_instances, ref_instances), seed, allow_overlap=allow_overlap)
         with show_progress() as progress:
             validation = validate(loaded, here, criteria, other=there, settings=settings, progress=progress.step)
-        validation.write(out)
+            progress.step("drawing the report", "", 0.99)
+            validation.write(out, pdf=pdf)
     _show_validation(validation)
     say(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
     raise typer.Exit(1 if validation.verdict == "fail" else 0)

@@ -21,6 +21,12 @@ from lindley.pages.palette import DIFFERENT, GRID, INK, MUTED, TEST, VALIDATE
 __all__ = ["draw_scale", "draw_scatter", "draw_shares", "draw_strip", "key_marks"]
 
 TRACE, REF, HILL, PALE = TEST, DIFFERENT, "#dde3e8", "#9aa6b1"
+TEXT = {
+    "tick": f'font-size="11.5" fill="{MUTED}"',
+    "label": f'font-size="12.5" fill="{INK}"',
+    "strong": f'font-size="13.5" font-weight="600" fill="{INK}"',
+}
+"""Sizes of text by its class: in the pictures themselves, as a writer of PDF files gives them no style of the page."""
 
 
 def draw_strip(strip: Strip, language: str) -> Markup:
@@ -228,14 +234,15 @@ def _pattern(name: str, size: int, ground: str, line: str) -> str:
 
 
 def _svg(width: float, height: float, label: str, parts: Sequence[str], defs: str = "") -> Markup:
-    box = f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(plain(label))}"'
+    box = f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-family="sans-serif" aria-label="{escape(plain(label))}"'
     return Markup(f"<svg {box}>{defs}{''.join(parts)}</svg>")
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str, own: bool = False) -> str:
     """``own``: a name of the user's, which nothing is to translate."""
     named = ' translate="no"' if own else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}"{named}>{escape(plain(text))}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}" {TEXT[kind]}{named}'
+    return f"<text {place}>{escape(plain(text))}</text>"
 
 
 def _edge_text(x: float, y: float, text: str, width: float, kind: str) -> str:

@@ -31,12 +31,13 @@ from lindley.pages.numerals import (
     with_units,
 )
 from lindley.pages.page import asset, own, render_page
+from lindley.pages.pdf import page_as_pdf
 from lindley.shown import in_marks
 from lindley.system.names import ModelName
 from lindley.table.table import with_unit
 from lindley.version import __version__
 
-__all__ = ["identity", "logo", "page_words", "render_case", "sentences"]
+__all__ = ["case_file", "identity", "logo", "page_words", "render_case", "sentences"]
 
 WIDTHS = {"wide": 760.0, "narrow": 350.0}
 MOST_COLUMNS = 8
@@ -89,6 +90,12 @@ def render_case(case: Case) -> str:
 def sentences(propositions: tuple[str, str]) -> list[str]:
     """Two propositions, each by itself."""
     return [f"{capital(text)}." for text in propositions]
+
+
+def case_file(case: Case, ending: str) -> bytes:
+    """The report as a file: a page, or a PDF with the page inside it."""
+    page = render_case(case)
+    return page_as_pdf(page, "report.html") if ending == ".pdf" else page.encode("utf-8")
 
 
 def page_words(language: str) -> dict[str, Markup]:

@@ -1,4 +1,7 @@
-"""The LRs of all traces against all refs, as files: .csv, .json, .xlsx, and a page. Labels in them are never formulas."""
+"""The LRs of all traces against all refs, as files: .csv, .json, .xlsx, and a page (.html, .pdf).
+
+Labels in them are never formulas.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from lindley.pages.case_page import identity, logo, page_words, sentences
 from lindley.pages.case_words import WORDS, matrix_cells
 from lindley.pages.numerals import fixed
 from lindley.pages.page import own, render_page
+from lindley.pages.pdf import page_as_pdf
 from lindley.shown import as_text_cell, json_text, visible
 from lindley.version import __version__
 
@@ -31,6 +35,8 @@ def matrix_file(batch: Batch, ending: str, reports: Mapping[tuple[int, int], str
     """The matrix as the file that its ending says; ``reports``: files beside it, by trace and ref."""
     if ending in (".html", ".htm"):
         return _page(batch, reports or {}).encode("utf-8")
+    if ending == ".pdf":
+        return page_as_pdf(_page(batch, {}))
     if ending == ".xlsx":
         return _workbook(batch)
     text = json_text(batch.to_json()) + "\n" if ending == ".json" else _csv(batch)

@@ -32,12 +32,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "asset", "own", "picture", "render_page", "sheet"]
+__all__ = ["Picture", "Step", "asset", "own", "picture", "render_page", "sheet", "silently"]
 
 NAMES = ("capital", "plain", "signed", "times")
 NUMBERS = ("figure", "fixed", "grouped", "measured", "number", "percent")
 """Filters whose text is in the language of the page."""
 STYLE = {**plot.STYLE, "hatch.linewidth": 0.6, "svg.hashsalt": "lindley", "svg.fonttype": "path"}
+
+Step = Callable[[str, str, float], None]
+"""What hears how far a report is: what is done, a detail of it, and the share that is done."""
+
+
+def silently(doing: str, detail: str, done: float) -> None:
+    """Nobody hears."""
 
 
 def render_page(template: str, scripts: Mapping[str, str] | None = None, **content: object) -> str:

@@ -29,6 +29,7 @@ from lindley.pages import palette
 from lindley.pages.numerals import figure, grouped, times, with_units
 from lindley.pages.page import asset, picture, render_page, sheet
 from lindley.pages.palette import DASHES
+from lindley.pages.pdf import page_as_pdf
 from lindley.pages.run_drawings import draw_calibration
 from lindley.pages.run_figures import CalibrationFigure
 from lindley.pages.run_model import calibration_panel
@@ -65,16 +66,19 @@ CHARACTERISTICS: dict[str, str] = {name: words["title"] for name, words in _WORD
 METRICS = {(name, key): Metric(**metric) for name, words in _WORDS.items() for key, metric in words["metrics"].items()}
 
 
-def write_validation(validation: Validation, folder: Path) -> None:
-    """Both files, or neither: they take their names when both are written in full."""
+def write_validation(validation: Validation, folder: Path, *, pdf: bool = False) -> None:
+    """Page and figures, and a PDF if asked; all of them, or none: they take their names when all are written in full."""
+    page = render_validation(validation)
     files = {
-        "validation.json": json_text(to_json(validation), indent=1),
-        "validation.html": render_validation(validation),
+        "validation.json": json_text(to_json(validation), indent=1).encode("utf-8"),
+        "validation.html": page.encode("utf-8"),
     }
+    if pdf:
+        files["validation.pdf"] = page_as_pdf(page)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".validation-") as beside:
-            for name, text in files.items():
-                (Path(beside) / name).write_text(text, encoding="utf-8", newline="\n")
+            for name, data in files.items():
+                (Path(beside) / name).write_bytes(data)
             for name in files:
                 os.replace(Path(beside) / name, folder / name)
     except OSError as error:
