@@ -460,7 +460,7 @@ def verify(
                 say_prose(f"  • {problem}")
             continue
         written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
-        say(
+        say_prose(
             f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
             f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
         )
@@ -496,7 +496,8 @@ def log(
         say_prose(f"  • {problem}")
     number = "1 entry" if len(read.entries) == 1 else f"{len(read.entries)} entries"
     say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
-    say(f"Last entry: {read.last}\n            Keep it elsewhere: --holds tells later whether it is still there.")
+    say(f"Last entry: {read.last}")
+    say_prose("            Keep it elsewhere: --holds tells later whether it is still there.")
     raise typer.Exit(2 if problems else 0)
 
 
@@ -675,4 +676,4 @@ def _show_validation(validation: Validation) -> None:
         "fail": "FAIL: not every criterion is met.",
         "no criteria": "No criteria were given (--criteria), so nothing passes or fails.",
     }
-    say(verdict[validation.verdict])
+    say_prose(verdict[validation.verdict])

@@ -29,6 +29,8 @@ MOST_ON_A_PAGE = 20_000
 """LRs on one page."""
 MOST_COLUMNS = 16_383
 """Refs in one sheet of a workbook."""
+MOST_ON_PAPER = 8
+"""Refs side by side in a PDF; the others follow below them."""
 
 
 def matrix_file(batch: Batch, ending: str, reports: Mapping[tuple[int, int], str] | None = None) -> bytes:
@@ -36,7 +38,7 @@ def matrix_file(batch: Batch, ending: str, reports: Mapping[tuple[int, int], str
     if ending in (".html", ".htm"):
         return _page(batch, reports or {}).encode("utf-8")
     if ending == ".pdf":
-        return page_as_pdf(_page(batch, {}))
+        return page_as_pdf(_page(batch, {}, MOST_ON_PAPER))
     if ending == ".xlsx":
         return _workbook(batch)
     text = json_text(batch.to_json()) + "\n" if ending == ".json" else _csv(batch)
@@ -130,11 +132,13 @@ def _text_cell(sheet: Any, row: int, column: int, text: str) -> None:
     cell.quotePrefix = True
 
 
-def _page(batch: Batch, reports: Mapping[tuple[int, int], str]) -> str:
+def _page(batch: Batch, reports: Mapping[tuple[int, int], str], side_by_side: int | None = None) -> str:
     if batch.log10_lr.size > MOST_ON_A_PAGE:
         raise LindleyError(
             f"there are {batch.log10_lr.size:,} LRs, and a page has {MOST_ON_A_PAGE:,} at most: give .xlsx or .csv"
         )
+    refs = len(batch.ref.labels)
+    step = side_by_side or refs
     rows = [
         (label, [(text, reports.get((i, k), "")) for k, text in enumerate(cells)])
         for i, (label, cells) in enumerate(zip(batch.trace.labels, matrix_cells(batch), strict=True))
@@ -150,6 +154,7 @@ def _page(batch: Batch, reports: Mapping[tuple[int, int], str]) -> str:
         propositions=_propositions(batch),
         refs=batch.ref.labels,
         rows=rows,
+        blocks=[range(first, min(first + step, refs)) for first in range(0, refs, step)],
         remarks=[remark.in_language(batch.language) for remark in batch.remarks],
         files=[(own(name), own(digest)) for name, digest in _files(batch)],
         version=__version__,
