@@ -113,7 +113,11 @@ def test_a_validation_and_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 3 <= pages((tmp_path / "validation.pdf").read_bytes()) <= 8
     write_report(make_report(axes=3, neural=0, sources=20), tmp_path / "run", pdf=True)
     assert 4 <= pages((tmp_path / "run" / "report.pdf").read_bytes()) <= 30
+    write_report(make_report(axes=3, neural=0, sources=20), tmp_path / "run")
+    assert not (tmp_path / "run" / "report.pdf").exists()  # it would be of another page
     assert reports_of(tmp_path / "validation.pdf") == "the PDF holds no page of lindley as an attached file"
+    write_validation(validation(), tmp_path)
+    assert not (tmp_path / "validation.pdf").exists()
 
 
 @needs_pdf

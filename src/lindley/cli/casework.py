@@ -104,12 +104,12 @@ def train(
             private=private,
             progress=progress.step,
         )
+        configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
+        if "mates" in system.about:
+            configuration["mates"] = mates
+        system = replace(system, about={**system.about, "configuration": configuration})
         progress.step("writing the system", "", 0.99)
-    configuration = {"data": Path(table).name, **reading, "model": model, "replicates": system.about["bootstrap"]}
-    if "mates" in system.about:
-        configuration["mates"] = mates
-    system = replace(system, about={**system.about, "configuration": configuration})
-    system.save(out, replace=force)
+        system.save(out, replace=force)
     say_prose(describe_training(system))
     say(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
 
@@ -331,12 +331,12 @@ def case(
     with show_progress() as progress:
         progress.step("comparing all traces with all references", "", 0.0)
         batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
+        if out is not None and not into_folder:
+            progress.step("writing the matrix", "", 0.5)
+            _write_matrix(batch, out, force)
     if out is not None and into_folder:
         _write_reports(batch, evaluate_pair, out, force, keep)
     else:
-        with show_progress() as progress:
-            progress.step("writing the matrix", "", 0.0)
-            _write_matrix(batch, out, force)
         keep(batch, out)
     _show_batch(batch, out, as_json)
 
@@ -372,12 +372,11 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
         say(f"\nReport: {out}")
 
 
-def _write_matrix(batch: Batch, out: Path | None, force: bool) -> None:
+def _write_matrix(batch: Batch, out: Path, force: bool) -> None:
     from lindley.pages.matrix import matrix_file
     from lindley.table.table import write_atomically
 
-    if out is not None:
-        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+    write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
 
 
 def _write_reports(
@@ -647,7 +646,9 @@ def evaluate(
             progress.step("drawing the report", "", 0.99)
             validation.write(out, pdf=pdf)
     _show_validation(validation)
-    say(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
+    say(
+        f"\nReport:  {out / 'validation.html'}{' and validation.pdf' if pdf else ''}\nFigures: {out / 'validation.json'}"
+    )
     raise typer.Exit(1 if validation.verdict == "fail" else 0)
 
 

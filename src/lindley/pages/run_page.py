@@ -49,6 +49,8 @@ def write_report(report: Report, folder: Path, step: Step = silently, *, pdf: bo
     if pdf:
         step("drawing the report", "the PDF", 0.9)
         write_atomically(path.with_suffix(".pdf"), page_as_pdf(page))
+    else:
+        path.with_suffix(".pdf").unlink(missing_ok=True)  # of what this page said before
     return path
 
 

@@ -81,6 +81,8 @@ def write_validation(validation: Validation, folder: Path, *, pdf: bool = False)
                 (Path(beside) / name).write_bytes(data)
             for name in files:
                 os.replace(Path(beside) / name, folder / name)
+        if not pdf:
+            (folder / "validation.pdf").unlink(missing_ok=True)  # of what this page said before
     except OSError as error:
         raise LindleyError(f"The report cannot be written to {folder} ({error.strerror or error}).") from error
 
