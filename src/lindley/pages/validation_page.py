@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,9 +40,21 @@ from lindley.system.system import System
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["CHARACTERISTICS", "METRICS", "Metric", "limit", "render_validation", "rows", "write_validation"]
+__all__ = [
+    "CHARACTERISTICS",
+    "METRICS",
+    "Metric",
+    "estimate_json",
+    "limit",
+    "render_validation",
+    "rows",
+    "table_json",
+    "write_pair",
+    "write_validation",
+]
 
 FORMAT = "lindley-validation/1"
+FILES = ("validation.html", "validation.json")
 WIDTH, HEIGHT = 3.7, 3.0
 OUTCOMES = {"pass": "✓ pass", "fail": "✗ fail", "not judged": "✗ not judged", "no criterion": "no criterion"}
 VERDICTS = {
@@ -67,14 +79,18 @@ METRICS = {(name, key): Metric(**metric) for name, words in _WORDS.items() for k
 
 
 def write_validation(validation: Validation, folder: Path, *, pdf: bool = False) -> None:
-    """Page and figures, and a PDF if asked; all of them, or none: they take their names when all are written in full."""
-    page = render_validation(validation)
-    files = {
-        "validation.json": json_text(to_json(validation), indent=1).encode("utf-8"),
-        "validation.html": page.encode("utf-8"),
-    }
+    """The page and its figures, and the page as PDF if asked."""
+    write_pair(folder, FILES, render_validation(validation), to_json(validation), pdf=pdf)
+
+
+def write_pair(
+    folder: Path, names: tuple[str, str], page: str, content: Mapping[str, Any], *, pdf: bool = False
+) -> None:
+    """A page and its JSON, and a PDF if asked: all files, or none; they take their names when all are written in full."""
+    on_paper = Path(names[0]).with_suffix(".pdf").name
+    files = dict(zip(names, (page.encode("utf-8"), json_text(content, indent=1).encode("utf-8")), strict=True))
     if pdf:
-        files["validation.pdf"] = page_as_pdf(page)
+        files[on_paper] = page_as_pdf(page)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".validation-") as beside:
             for name, data in files.items():
@@ -82,7 +98,7 @@ def write_validation(validation: Validation, folder: Path, *, pdf: bool = False)
             for name in files:
                 os.replace(Path(beside) / name, folder / name)
         if not pdf:
-            (folder / "validation.pdf").unlink(missing_ok=True)  # of what this page said before
+            (folder / on_paper).unlink(missing_ok=True)  # of what this page said before
     except OSError as error:
         raise LindleyError(f"The report cannot be written to {folder} ({error.strerror or error}).") from error
 
@@ -231,7 +247,7 @@ def to_json(v: Validation) -> dict[str, Any]:
             {
                 "trace": step.instances[0],
                 "ref": step.instances[1],
-                "cllr": {"raw": _estimate(step.raw), "bounded": _estimate(step.bounded)},
+                "cllr": {"raw": estimate_json(step.raw), "bounded": estimate_json(step.bounded)},
                 "cllr_min": step.cllr_min,
             }
             for step in v.steps
@@ -258,8 +274,8 @@ def to_json(v: Validation) -> dict[str, Any]:
             "validation": about.get("validation"),
             "data": about.get("data"),
         },
-        "data": _data(v.table),
-        "other": None if v.other is None else _data(v.other),
+        "data": table_json(v.table),
+        "other": None if v.other is None else table_json(v.other),
         "made": {"date": today(), "lindley": __version__, "versions": versions()},
     }
 
@@ -299,7 +315,8 @@ def _table(table: Table) -> str:
     return f"{table.name}: {len(table.values)} measurements of {len(table.sources)} sources, SHA-256 {table.sha256()}"
 
 
-def _data(table: Table) -> dict[str, Any]:
+def table_json(table: Table) -> dict[str, Any]:
+    """A table by its digest, its size and what is odd with it."""
     return {
         "name": table.name,
         "sha256": table.sha256(),
@@ -316,15 +333,16 @@ def _line(line: Line) -> dict[str, Any]:
         "title": METRICS[line.characteristic, line.metric].title,
         "unit": METRICS[line.characteristic, line.metric].unit,
         "judged": line.judged,
-        "raw": _estimate(line.raw),
-        "bounded": _estimate(line.bounded),
+        "raw": estimate_json(line.raw),
+        "bounded": estimate_json(line.bounded),
         "criterion": None if line.criterion is None else line.criterion.model_dump(exclude_none=True),
         "outcome": line.outcome,
         "why": line.why,
     }
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+def estimate_json(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """A figure and its interval; null stands for an infinite end."""
     if estimate is None:
         return None
     return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}
