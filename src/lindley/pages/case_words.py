@@ -35,6 +35,7 @@ from lindley.table.scaling import Transform, TransformKind
 
 __all__ = [
     "WORDS",
+    "batch_bounds",
     "batch_table",
     "calibration_steps",
     "conclusion",
@@ -173,13 +174,19 @@ def describe_case(case: Case) -> str:
 def describe_batch(batch: Batch) -> str:
     """What to keep in mind about a matrix."""
     words = WORDS[batch.language]
-    lower, upper = (fixed(bound, language=batch.language) for bound in batch.system.bounds)
+    lower, upper = batch_bounds(batch)
     first = words["matrix_of"].format(
         traces=len(batch.trace.labels), refs=len(batch.ref.labels), system=batch.system.file, model=batch.system.name,
         lower=lower, upper=upper,
     )  # fmt: skip
     lines = [first, "", *_remarks(words, [remark.in_language(batch.language) for remark in batch.remarks])]
     return "\n".join([*lines, *_notes(words, batch)])
+
+
+def batch_bounds(batch: Batch) -> tuple[str, str]:
+    """As far as validation supports any LR of a matrix: pairs with more measurements may have wider bounds than others."""
+    lower, upper = batch.bounds
+    return fixed(lower.min(), language=batch.language), fixed(upper.max(), language=batch.language)
 
 
 def batch_table(batch: Batch) -> tuple[str, list[str], list[list[str]], str] | None:

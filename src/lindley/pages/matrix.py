@@ -14,8 +14,7 @@ from typing import Any
 from lindley.casework.case import Batch
 from lindley.errors import LindleyError
 from lindley.pages.case_page import identity, logo, page_words, sentences
-from lindley.pages.case_words import WORDS, matrix_cells
-from lindley.pages.numerals import fixed
+from lindley.pages.case_words import WORDS, batch_bounds, matrix_cells
 from lindley.pages.page import own, render_page
 from lindley.pages.pdf import page_as_pdf
 from lindley.shown import as_text_cell, json_text, visible
@@ -105,7 +104,7 @@ def _workbook(batch: Batch) -> bytes:
                 sheet.cell(row, column, llr).number_format = "0.00"
         sheet.freeze_panes = "B2"
     about = book.create_sheet(words["matrix_about"])
-    lower, upper = (fixed(bound, language=batch.language) for bound in batch.system.bounds)
+    lower, upper = batch_bounds(batch)
     remarks = (remark.in_language(batch.language) for remark in batch.remarks)
     facts = [
         *((name, fact.striptags()) for name, fact in identity(batch.notes, batch.language, batch.system.file)),
@@ -151,6 +150,7 @@ def _page(batch: Batch, reports: Mapping[tuple[int, int], str], side_by_side: in
         system=batch.system,
         identity=identity(batch.notes, batch.language, batch.system.file),
         logo=logo(batch.notes),
+        bounds=batch_bounds(batch),
         propositions=_propositions(batch),
         refs=batch.ref.labels,
         rows=rows,
