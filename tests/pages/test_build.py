@@ -307,7 +307,8 @@ def test_summary() -> None:
     uncalibrated = [row for row in report.summary.rows if not row.calibrated]
     assert report.best == min(uncalibrated, key=lambda row: row.validate).name
     assert report.best != min(uncalibrated, key=lambda row: row.test).name
-    assert report.title == "made: glass-simulated"
+    assert report.title == "glass-simulated"
+    assert report.facts[0] == ("Experiment", "made")
     assert "Training" in dict(report.facts)
 
 

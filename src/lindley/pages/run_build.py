@@ -108,8 +108,11 @@ def build_report(run: SavedRun) -> Report:
     data, notes = data_figure(run.table)
     summary = summary_figure(run)
     return Report(
-        title=f"{run.experiment.name}: {run.table.name}",
-        facts=list_facts(run.content, run.experiment.data, any(row.family != "benchmark" for row in summary.rows)),
+        title=run.table.name,
+        facts=(
+            ("Experiment", run.experiment.name),
+            *list_facts(run.content, run.experiment.data, any(row.family != "benchmark" for row in summary.rows)),
+        ),
         summary=summary,
         kinds=tuple(
             CalibrationFigure(c.title, tuple(replace(shown[m, c.split], which=kind(run.spec(m))) for m in c.models))

@@ -65,8 +65,13 @@ MOST_POINTS = 2000
 _CORE = 0.86  # the share of a cell's width that points may use
 
 
-def draw_pictures(report: Report, every_loss: bool = True) -> dict[str, Picture]:
-    """The summary, the data, the model that is shown first and the loss of every neural model, by file name."""
+def draw_pictures(
+    report: Report, every_loss: bool = True, progress: Callable[[float], None] | None = None
+) -> dict[str, Picture]:
+    """The summary, the data, the model that is shown first and the loss of every neural model, by file name.
+
+    ``progress`` hears of the share that is drawn before every picture.
+    """
     data = report.data
     drawings: dict[str, Callable[[], Figure]] = {"summary": partial(draw_summary, report.summary)}
     if report.series is not None:
@@ -89,7 +94,12 @@ def draw_pictures(report: Report, every_loss: bool = True) -> dict[str, Picture]
     for each in report.models if every_loss else ():
         if each.loss is not None:
             drawings[f"loss-{_file_name(each.name)}"] = partial(draw_loss, each.loss)
-    return {name: picture(draw) for name, draw in drawings.items()}
+    drawn = {}
+    for done, (name, draw) in enumerate(drawings.items()):
+        if progress is not None:
+            progress(done / len(drawings))
+        drawn[name] = picture(draw)
+    return drawn
 
 
 def save_pictures(folder: Path, pictures: Mapping[str, Picture]) -> list[Path]:
