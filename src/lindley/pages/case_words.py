@@ -95,6 +95,9 @@ def conclusion(case: Case) -> list[str]:
     if said.log10_lr != said.log10_lr_bounded:
         raw, reported = (ratio_text(v, case.language) for v in (said.log10_lr, said.log10_lr_bounded))
         sentences.append(WORDS[case.language]["bounded"].format(raw=raw, reported=reported))
+    if said.bounds_of != (here := (said.n_trace, said.n_ref)):
+        of, this = (f"{m} × {n}" for m, n in (said.bounds_of, here))
+        sentences.append(WORDS[case.language]["bounds_of"].format(measurements=of, here=this))
     if said.by_group is not None:
         other, same = (ratio_text(v, case.language) for v in (said.by_group.other_group, said.by_group.same_group))
         share = percent(said.by_group.share, language=case.language)
@@ -220,7 +223,7 @@ def describe_training(system: System) -> str:
     about = system.about
     data, validation = about["data"], about["validation"]
     lower, upper = system.bounds
-    replicates = f"{about['bootstrap']} bootstrap replicates tell how sure it is"
+    replicates = f"{about['bootstrap']} replicates tell how sure it is"
     paragraphs = [
         f"{system.name}, trained on {data['rows']:,} measurements of {data['sources']:,} sources in {len(system.features)} "
         f"features; {replicates if about['bootstrap'] else 'without replicates, no LR has an interval'}.",
