@@ -604,7 +604,10 @@ def test_what_is_given_wins_key_by_key(tmp_path: Path) -> None:
     kept(tmp_path, "source_column: window\nheader_row: 2\n")
     answer = lindley("check", table, "--source-column", "item")
     assert answer.status == 0
-    assert "was used: --header-row 2. Not used of it: --source-column window." in said(answer)
+    assert (
+        "was used: --header-row 2. Not used of it, as the command or the system settles that: --source-column window."
+        in said(answer)
+    )
 
 
 def test_results_hold_the_values(tmp_path: Path) -> None:
@@ -644,7 +647,10 @@ def test_each_side_of_a_case_has_its_own_folder(tmp_path: Path) -> None:
         for side in ("trace", "ref")
     }
     assert profile == {
-        "trace": ["t.csv: lindley.yaml in its folder was used: --header-row 2. Not used of it: --transform log10."],
+        "trace": [
+            "t.csv: lindley.yaml in its folder was used: --header-row 2. Not used of it, as the command or the system "
+            "settles that: --transform log10."
+        ],
         "ref": ["r.csv: lindley.yaml in its folder was used: --source-column window."],
     }
     assert "--header-row" not in told["command"]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
-import openpyxl
 import pytest
 from typer.testing import CliRunner
 
@@ -18,7 +17,6 @@ from lindley.casework.log import add_to_log, read_log, require_log
 from lindley.cli.commands import app
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
-from tests.casework.factory import FEATURES, items
 from tests.casework.test_batch import SYSTEM, folder  # noqa: F401 - a fixture
 
 
@@ -60,43 +58,6 @@ def test_every_report_of_a_batch_is_logged(folder: Path) -> None:  # noqa: F811
     status, said = run("log", path)
     assert status == 2
     assert "3-SUM-A1-CON.html is not the report that entry 3 is about" in " ".join(said.split())
-
-
-def test_a_walk_from_a_workbook_to_twenty_verified_reports(tmp_path: Path) -> None:
-    for name, first, last in (("traces", 0, 5), ("refs", 0, 4)):
-        book = openpyxl.Workbook()
-        book.active.append(["item", *FEATURES])
-        for k, values in enumerate(items(21, 5, 4)[first:last]):
-            rows = values[:2] if name == "traces" else values[2:]
-            for row in rows.tolist():
-                book.active.append([f"{name[0]}{k}", *row])
-        book.save(tmp_path / f"{name}.xlsx")
-    out, path = tmp_path / "reports", tmp_path / "lindley-log.jsonl"
-    words = [
-        "case",
-        SYSTEM,
-        "--trace",
-        tmp_path / "traces.xlsx",
-        "--ref",
-        tmp_path / "refs.xlsx",
-        "--source-column",
-        "item",
-    ]
-    status, said = run(*words, "--out", out, "--log", path, "--case", "2026-20")
-    assert status == 0, said
-    status, said = run("verify", out, "--systems", SYSTEM.parent)
-    assert status == 0, said
-    assert "20 of 20 reports verified." in said
-    status, said = run("log", path)
-    assert status == 0
-    assert "20 entries, nothing is wrong" in said
-    assert (out / "matrix.html").exists()
-    assert (out / "matrix.xlsx").exists()
-    logged = [entry["log10_lr_bounded"] for entry in read_log(path).entries]
-    sheet = openpyxl.load_workbook(out / "matrix.xlsx")["log10 LR reported"]
-    assert [cell for row in sheet.iter_rows(min_row=2, min_col=2, values_only=True) for cell in row] == pytest.approx(
-        logged
-    )
 
 
 def test_a_matrix_and_a_case_without_a_report_are_logged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

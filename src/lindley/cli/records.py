@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lindley.cli.console import say, say_prose
+from lindley.errors import LindleyError
 
 __all__ = ["log", "verify"]
 
@@ -28,14 +29,18 @@ def verify(
 ) -> None:
     """Compute the cases of reports again, and say whether it is the same LR, or where they part.
 
-    The measurements come from the report; its system is found by its SHA-256, in the folder of the report and in --systems.
+    The measurements come from the report; its system is found by its SHA-256, in the folder of the report, in the
+    working folder, and in --systems. The matrix of a batch, which stands among its reports, is told and passed over.
     Exit status: 0 if every report says what follows from its measurements, else 2.
     """
-    from lindley.pages.case_record import reports_in, verify_reports
+    from lindley.pages.case_record import is_matrix, reports_in, verify_reports
     from lindley.pages.numerals import fixed
     from lindley.version import __version__
 
-    found = reports_in(reports)
+    matrices = [path for path in reports if is_matrix(path)]
+    found = reports_in(path for path in reports if path not in matrices)
+    if not found:
+        raise LindleyError("these are matrices, which cannot be verified themselves: name the reports of their pairs.")
     parted = 0
     for each in verify_reports(found, systems or ()):
         parted += not each.same
@@ -53,6 +58,8 @@ def verify(
             say_prose(
                 f"  This is of the report attached to the PDF. Compare what its pages say: {each.record.verbal.sentence}"
             )
+    for path in matrices:
+        say_prose(f"{path}: a matrix, which is not verified itself: compare its LRs with those of the reports")
     if len(found) > 1:
         say(f"\n{len(found) - parted} of {len(found)} reports verified.")
     raise typer.Exit(2 if parted else 0)

@@ -162,7 +162,7 @@ class DataConfig(_ShortForm):
             f"{PROFILE} in its folder was used: {said(taken)}" if taken else f"{PROFILE} in its folder says nothing new"
         )
         if others:
-            message += f". Not used of it: {said(others)}"
+            message += f". Not used of it, as the command or the system settles that: {said(others)}"
         config = type(self)(data=self.data, **{**taken, **self.given, "no_profile": True})
         config._noted = (Finding("note", "profile", message, file=file_name(self.data)),)
         return config

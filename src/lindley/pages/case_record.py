@@ -35,7 +35,16 @@ from lindley.shown import visible
 from lindley.system.system import System, load
 from lindley.version import __version__
 
-__all__ = ["Record", "Verification", "case_of", "read_record", "reports_in", "verify_reports", "with_record"]
+__all__ = [
+    "Record",
+    "Verification",
+    "case_of",
+    "is_matrix",
+    "read_record",
+    "reports_in",
+    "verify_reports",
+    "with_record",
+]
 
 REPORTS = (".html", ".htm", ".pdf", ".json")
 TOLERANCE = 1e-9
@@ -147,6 +156,13 @@ def reports_in(places: Iterable[Path]) -> list[Path]:
     return found
 
 
+def is_matrix(path: Path) -> bool:
+    """Whether a file is the page of a matrix, which stands among the reports of a batch and is none."""
+    if path.suffix.lower() not in (".html", ".htm") or not path.is_file() or _is_report(path):
+        return False
+    return '<section id="matrix">' in _text(path)
+
+
 def _is_report(path: Path) -> bool:
     """Whether a file of a folder is meant as the report of a case; one that is damaged still is."""
     try:
@@ -161,7 +177,8 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
 
     Args:
         reports: files that ``lindley case`` wrote.
-        systems: files and folders where their systems may be; the folder of a report is looked into as well.
+        systems: files and folders where their systems may be; the folder of a report and the working folder are looked into
+            as well.
     """
     known = _Systems(systems)
     for report in reports:
@@ -175,8 +192,9 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
         if system is None:
             name = f" ('{visible(record.system.file)}')" if record.system.file else ""
             problems.append(
-                f"its system{name} is not here: no .safetensors file in the folder of the report, or where --systems says, has "
-                f"the SHA-256 {visible(record.system.sha256)}. Name the folder of the archive with --systems."
+                f"its system{name} is not here: no .safetensors file in the folder of the report, in the working folder, or "
+                f"where --systems says, has the SHA-256 {visible(record.system.sha256)}. Name the folder of the archive with "
+                "--systems."
             )
         else:
             problems += _parts(record, page, system)
@@ -203,7 +221,7 @@ class _Systems:
         return self._loaded.get(digest)
 
     def _files(self, beside: Path) -> Iterator[Path]:
-        for place in (*self._places, beside):
+        for place in (*self._places, beside, Path()):
             yield from sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
 
     def _digest(self, path: Path) -> str:

@@ -222,18 +222,16 @@ def describe_training(system: System) -> str:
     """What was trained on what, and what its validation says of it."""
     about = system.about
     data, validation = about["data"], about["validation"]
-    lower, upper = system.bounds
     replicates = f"{about['bootstrap']} replicates tell how sure it is"
     paragraphs = [
         f"{system.name}, trained on {data['rows']:,} measurements of {data['sources']:,} sources in {len(system.features)} "
         f"features; {replicates if about['bootstrap'] else 'without replicates, no LR has an interval'}.",
         f"Validation, by {validation['how']}: Cllr {number(validation['cllr'])} (0 is perfect, 1 says nothing), of which "
         f"{number(validation['cllr_min'])} for want of discrimination and {number(validation['cllr_cal'])} for want of "
-        f"calibration. Of {validation['pairs_same']:,} same-source pairs {percent(validation['misleading_same'])} had an LR "
-        f"below 1; of {validation['pairs_different']:,} different-source pairs {percent(validation['misleading_different'])} "
+        f"calibration. Of {validation['pairs_same']:,} same-source pairs {_share(validation['misleading_same'])} had an LR "
+        f"below 1; of {validation['pairs_different']:,} different-source pairs {_share(validation['misleading_different'])} "
         "had one above 1.",
-        f"These pairs support LRs from {ratio_text(lower, 'en')} to {ratio_text(upper, 'en')} (log10 {fixed(lower)} to "
-        f"{fixed(upper)}): cases report nothing beyond.",
+        f"These pairs support LRs from {_span(system.bounds)}: {_beyond(system)}",
     ]
     if "mates" in about:
         paragraphs.append(
@@ -249,6 +247,27 @@ def describe_training(system: System) -> str:
         )
     paragraphs.append(_gives_away(system))
     return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+
+
+def _share(misleading: float) -> str:
+    return percent(misleading) if misleading else "none"
+
+
+def _span(bounds: tuple[float, float]) -> str:
+    lower, upper = bounds
+    return f"{ratio_text(lower, 'en')} to {ratio_text(upper, 'en')} (log10 {fixed(lower)} to {fixed(upper)})"
+
+
+def _beyond(system: System) -> str:
+    """How far a case can go: one of several measurements may have wider bounds than one against one."""
+    shapes = system.casework.shapes if system.casework is not None else ()
+    if not shapes:
+        return "cases report nothing beyond."
+    lower, upper = zip(system.bounds, *(bounds for _, bounds in shapes), strict=True)
+    return (
+        "a case of one measurement against one reports nothing beyond. Cases of more measurements have bounds of their own, "
+        f"from {_span((min(lower), max(upper)))} at the widest."
+    )
 
 
 def describe_system(system: System, claimed: str | None) -> str:
