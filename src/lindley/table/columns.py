@@ -184,7 +184,7 @@ def feature_places(
         there = named[hits[0]][1]
         if there is not None and unit is not None and there.casefold() != unit.casefold():
             message = f"the values are in {there}, and the system was trained on {unit}"
-            fix = f"Convert them to {unit}, and say so in the header"
+            fix = f"Convert them to {unit}, and say so where the table gives the unit"
             findings.append(Finding("error", "other-unit", message, fix, file, column=header[hits[0]]))
     if missing:
         message = f"the system needs {listing(quoted(missing), 8)}, and the table has no such column"

@@ -166,7 +166,7 @@ def _units(tables: Sequence[Table], names: Sequence[str]) -> tuple[Units, list[F
         units.append(told[0][1] if told else None)
         if len({unit.casefold() for _, unit in told}) > 1:
             message = f"the values are in {' and in '.join(f'{unit} ({name})' for name, unit in told)}"
-            fix = f"Convert them to {told[0][1]}, and say so in the header"
+            fix = f"Convert them to {told[0][1]}, and say so where the table gives the unit"
             findings.append(Finding("error", "other-unit", message, fix, column=column))
         elif told and len(told) < len(tables):
             silent = [name for name in names if name not in dict(told)]
