@@ -87,6 +87,10 @@ class NetworkOptions(Options):
         le=MOST,
         description="of the variance when it is integrated out as varying; default quadrature, the paper's 2000",
     )
+    prior: Literal["scaled", "as-printed"] | None = Field(
+        default=None,
+        description="units of the prior of a varying variance; default scaled (to the scatter on an axis), the paper's as-printed",
+    )
     pretrain: str | None = Field(
         default=None,
         description="another table, a named data set or a file, to learn from first: a neural model starts with what it "
@@ -254,7 +258,7 @@ class Addition:
 INTEGRATIONS = {
     "common": Addition("the variance, common to all sources, integrated out", "common"),
     "varying": Addition(
-        "the within variance, varying between sources, integrated out", "varying", options=("samples",)
+        "the within variance, varying between sources, integrated out", "varying", options=("samples", "prior")
     ),
 }
 GAUSSIANISERS = {
