@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -179,3 +180,17 @@ def test_a_validation_part_too_small_for_varying_is_told_before_training(table: 
 def test_a_large_seed(table: Table) -> None:
     chosen = experiment(splits=1, models=("ntlm-single-pairs-n1",), seed=20_000_000_000_000)
     run_experiment(chosen.model_copy(update={"training": TrainingConfig(epochs=1)}), table)
+
+
+def test_a_flow_without_its_library_is_told_before_anything_is_fitted(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zuko", None)
+    seen: list[str] = []
+    with pytest.raises(LindleyError, match=r"pip install 'lindley\[flows\]', or leave out flow:tlm and flow:tlm-kde"):
+        run_experiment(
+            experiment(models=("tlm", "flow:tlm", "flow:tlm-kde")), table, tmp_path / "run",
+            progress=lambda doing, detail, done: seen.append(doing),
+        )  # fmt: skip
+    assert seen == []
+    assert not (tmp_path / "run").exists()

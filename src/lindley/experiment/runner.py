@@ -26,7 +26,9 @@ from lindley.experiment.folder import drop_results, held_folder, read_unit, star
 from lindley.experiment.results import Results
 from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units
 from lindley.models.fitting import require_device
+from lindley.models.flow import require_zuko
 from lindley.system.provenance import versions
+from lindley.table.findings import listing
 from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
@@ -71,7 +73,7 @@ def run(
     """Compare models on many splits of a table, as ``lindley run`` does.
 
     Args:
-        experiment: a built-in one (demo, paper), the path of a YAML file, or an `Experiment`.
+        experiment: a built-in one (demo, paper, paper-literal), the path of a YAML file, or an `Experiment`.
         data: a `lindley.Table`, or whatever `lindley.read_table` takes; default the experiment's own.
         models: names, or names with options as in an experiment file; default the experiment's own.
         splits: how many random splits of the sources.
@@ -161,6 +163,8 @@ def run_experiment(
 
 def _refuse_early(experiment: Experiment, table: Table) -> None:
     """Tell what cannot work now, and not after the training."""
+    if flows := [row for row, name in experiment.rows.items() if name.gaussianiser == "flow"]:
+        require_zuko(f"leave out {listing(flows, 3)}")
     varying = any(name.integration == "varying" for name in experiment.rows.values())
     for index in range(experiment.protocol.splits):
         split = make_split(table, experiment.protocol, index)

@@ -44,7 +44,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.blocks import one_thread
 
-__all__ = ["Flow", "Law", "Replicates", "fit_flow"]
+__all__ = ["Flow", "Law", "Replicates", "fit_flow", "require_zuko"]
 
 BOX = 5.0
 """Standard deviations from the centre up to which features are bent."""
@@ -256,7 +256,7 @@ def _bend(splines: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _identity(features: int, seed: int) -> nn.Module:
     """Splines that change nothing, ready to be fitted."""
-    zuko = _zuko()
+    zuko = require_zuko()
     kind: dict[str, Any] = {
         "univariate": partial(zuko.transforms.MonotonicRQSTransform, bound=BOX, slope=SLOPE),
         "shapes": [(BINS,), (BINS,), (BINS - 1,)],
@@ -289,7 +289,8 @@ def _prior(splines: nn.Module) -> Tensor:
     return torch.stack([(parameter**2).sum() / (2 * sd**2) for some, sd in both for parameter in some]).sum()
 
 
-def _zuko() -> Any:
+def require_zuko(instead: str = "") -> Any:
+    """The library of flows; where it is not installed, an error tells how to install it, or what to do ``instead``."""
     try:
         import zuko  # on demand: an extra
         import zuko.flows
@@ -297,5 +298,6 @@ def _zuko() -> Any:
     except ImportError as error:
         raise LindleyError(
             "a flow in front of a model needs zuko, which is not installed: pip install 'lindley[flows]'"
+            + (f", or {instead}" if instead else "")
         ) from error
     return zuko
