@@ -96,7 +96,9 @@ def differences(result: dict[str, Any]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure lindley on this machine.")
-    parser.add_argument("--sections", type=_sections, default=USUAL, help=f"of {', '.join(SECTIONS)}; all but the last two")
+    parser.add_argument(
+        "--sections", type=_sections, default=USUAL, help=f"of {', '.join(SECTIONS)}; all but the last two"
+    )
     parser.add_argument("--devices", default="cpu,cuda", help="cuda where torch sees a GPU; default: cpu,cuda")
     parser.add_argument("--threads", type=int, help="of torch; default: torch's own choice")
     parser.add_argument(

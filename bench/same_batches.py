@@ -1,7 +1,7 @@
 """One run of a training again, written plainly, on the same batches: its loss curves must lie on those of all runs at once.
 
-What both have in common is the order in which an epoch visits the sources (`Shuffle`). All else is written here as a formula has
-it: pairs are listed one by one, a run has a model of its own, densities are torch's, and gradients autograd's.
+What both have in common is the order in which an epoch visits the sources (`Shuffle`). All else is written here as a formula
+has it: pairs are listed one by one, a run has a model of its own, densities are torch's, and gradients autograd's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ class PlainNetwork(nn.Module):
 
     def __init__(self, architecture: Architecture, d: int, seed: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.kind, self.double, self.within = architecture.orthonormal, architecture.projection == "double", architecture.within
+        self.kind, self.double, self.within = (
+            architecture.orthonormal,
+            architecture.projection == "double",
+            architecture.within,
+        )
         draws = torch.randn(2, d, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         self.register_buffer("start", torch.linalg.qr(draws)[0].to(dtype))
         self.free = nn.Parameter(draws.to(dtype) if self.kind == "qr" else torch.zeros_like(self.start))
@@ -76,7 +80,9 @@ def loss_curves(
     """Training and validation Cllr of every epoch (epoch,), of one run with traces and refs of one instance each."""
     net = PlainNetwork(architecture, learn.values.shape[1], seed, training.dtype)
     optimiser = torch.optim.AdamW(net.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
-    batches = _pair_batches(learn, training, seed) if training.mode == "pairs" else _source_batches(learn, training, seed)
+    batches = (
+        _pair_batches(learn, training, seed) if training.mode == "pairs" else _source_batches(learn, training, seed)
+    )
     values = torch.from_numpy(learn.values).to(training.dtype)
     x, y = (torch.from_numpy(side.mean).to(training.dtype) for side in (validate.trace, validate.ref))
     is_same = torch.from_numpy(validate.trace.source[:, None] == validate.ref.source)
@@ -115,7 +121,10 @@ def _orders(n: int, training: Training, seed: int) -> Iterator[list[Index]]:
 def _pair_batches(part: Part, training: Training, seed: int) -> Iterator[list[Batch]]:
     """Sources in a circle: each, as the trace, against itself and against the refs of the half circle that follows."""
     names = np.unique(part.source)
-    trace, ref = ([int(np.flatnonzero(rows & (part.source == name))[0]) for name in names] for rows in (part.is_trace, ~part.is_trace))
+    trace, ref = (
+        [int(np.flatnonzero(rows & (part.source == name))[0]) for name in names]
+        for rows in (part.is_trace, ~part.is_trace)
+    )
     n = len(names)
     for batches in _orders(n, training, seed):
         order, place, epoch = [source for batch in batches for source in batch], 0, []
@@ -159,7 +168,7 @@ def _apart(pairs: list[tuple[int, int]]) -> Pairs:
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """The training of all runs, and one of them again by the loop, for all epochs of the paper: how far the curves are apart."""
+    """The training of all runs, and one of them again by the loop, for all epochs of the paper: how far their curves part."""
     table = simulate_table(glass_population(), plan.table_sources, 6, seed=0)
     splits = make_splits(table, Protocol(splits=plan.runs))
     run = plan.runs // 2
@@ -193,4 +202,10 @@ def measure(plan: Plan) -> dict[str, Any]:
                     "same": max(apart) < SAME[dtype] and math.isfinite(max(apart)),
                 }
             )
-    return {"runs": plan.runs, "run": run + 1, "epochs": plan.paper_epochs, "model": "ntlm-single-pairs-n2", "rows": rows}
+    return {
+        "runs": plan.runs,
+        "run": run + 1,
+        "epochs": plan.paper_epochs,
+        "model": "ntlm-single-pairs-n2",
+        "rows": rows,
+    }

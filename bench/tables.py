@@ -324,7 +324,13 @@ def _curves(results: Sequence[Result]) -> Table:
         for place in columns(results, "curves")
         for row in place.rows("curves")
     ]
-    header = ["largest difference of the loss curves", "training Cllr", "validation Cllr", "best, all at once", "best, loop"]
+    header = [
+        "largest difference of the loss curves",
+        "training Cllr",
+        "validation Cllr",
+        "best, all at once",
+        "best, loop",
+    ]
     notes = [
         f"{letter}`{s['model']}`: run {s['run']} of {s['runs']}, {s['epochs']} epochs, against a plain loop on the same batches"
         for letter, s in _sections(results, "curves")

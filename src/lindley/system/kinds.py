@@ -89,7 +89,7 @@ class NetworkOptions(Options):
     )
     prior: Literal["scaled", "as-printed"] | None = Field(
         default=None,
-        description="units of the prior of a varying variance; default scaled (to the scatter on an axis), the paper's as-printed",
+        description="units of the prior of a varying variance; default scaled (own scatter of an axis), the paper's as-printed",
     )
     pretrain: str | None = Field(
         default=None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
 from bench.same_batches import loss_curves
+
 from lindley.models.neural.fit import Training, train
 from lindley.models.neural.parameters import Architecture
 from tests.models.neural.test_training import normal_sources
