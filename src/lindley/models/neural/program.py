@@ -225,7 +225,7 @@ class Program:
             trace, ref = v.x.take_along_dim(row[..., None], 1), v.y.take_along_dim(column[..., None], 1)
             signed = v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref)  # (run, pairs, axis)
             of_axes = (v.watched_weight[..., None] * softplus(signed)).sum(1)
-            focused = (signed * (of_axes <= 1)[:, None]).sum(-1)
+            focused = (signed @ (of_axes <= 1).to(signed)[..., None])[..., 0]
             self.axes.index_copy_(0, self.epoch, of_axes[None])
             self.focus.index_copy_(0, self.epoch, (v.watched_weight * softplus(focused)).sum(1)[None])
         better = cllr < self.best_cllr
