@@ -30,6 +30,7 @@ for trace and ref alike, with s̄² the mean square of the validation data per d
 an axis on which v is the data's variance gets σ² in its place.
 
 The integral is a sum over nodes: by quadrature (the default), or by samples as in the paper. Each axis has nodes of its own.
+2000 samples stop short of the tail of the law, and give lower LLRs to pairs that are far apart.
 
 The law is fitted to sums of squares. For a source with n instances SSQ/σ² ~ χ²(n − 1), and with σ² ~ InvGamma(α, β)
 
