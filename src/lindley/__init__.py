@@ -8,6 +8,7 @@ A *source* (a window) is measured several times; each measurement is an *instanc
 The whole of it on a card::
 
     table = lindley.read_table("glass.xlsx", source="item")    # or a data frame, or arrays
+    table = lindley.join_tables([table, more])                 # several tables as one background
     system = lindley.train(table)                              # a system for casework, with its validation
     system.save("glass.safetensors")
     system = lindley.load("glass.safetensors")
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from lindley.experiment.runner import run as run
     from lindley.system.system import System as System, load as load
     from lindley.system.train import train as train
+    from lindley.table.join import join_tables as join_tables
     from lindley.table.read import read_table as read_table
     from lindley.table.table import Table as Table
 
@@ -61,6 +63,7 @@ _HOMES = {
         ("cllr", "cllr_cal", "cllr_min", "devpav", "eer", "misleading_different", "misleading_same"),
         "lindley.evaluation.metrics",
     ),
+    "join_tables": "lindley.table.join",
     "load": "lindley.system.system",
     "plot": "lindley.plot",
     "read_table": "lindley.table.read",

@@ -108,12 +108,12 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
         "it holds a lindley model",
     ),
     "a newer layout": (
-        lambda: forged(lambda h, t: h.update(format="lindley-system/5")),
+        lambda: forged(lambda h, t: h.update(format="lindley-system/6")),
         "written by a newer version of lindley",
     ),
     "an older layout": (
         lambda: forged(lambda h, t: h.update(format="lindley-system/1")),
-        r"written by an older version of lindley \(layout 1; this one reads 3 to 4\)\. Use it with that version, or train",
+        r"written by an older version of lindley \(layout 1; this one reads 3 to 5\)\. Use it with that version, or train",
     ),
     "no layout": (lambda: forged(lambda h, t: h.pop("format")), "does not hold a lindley system"),
     "edited bounds": (lambda: forged(lambda h, t: casework_of(h)["bounds"]["tuple"][1].update(value=9.0), False), "changed"),

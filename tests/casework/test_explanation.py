@@ -70,7 +70,8 @@ def test_the_parts_sum(model: str, m: int, n: int) -> None:
         assert sum(x.log10_lr for x in said.axes) == pytest.approx(said.log10_lr_model, abs=1e-8)
         for f in said.features:
             assert f.match + f.rarity + f.difference == pytest.approx(f.log10_lr, abs=1e-12)
-        assert said.log10_lr_bounded == np.clip(said.log10_lr, *fitted.bounds)
+        assert (said.bounds, said.bounds_of) == fitted.bounds_for(m, n)
+        assert said.log10_lr_bounded == np.clip(said.log10_lr, *said.bounds)
         assert said.calibrated == ("+" in model)
         assert (said.log10_lr == said.log10_lr_model) or said.calibrated
         assert (said.n_trace, said.n_ref) == (m, n)

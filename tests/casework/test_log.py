@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lindley.casework import log as logs
-from lindley.casework.log import add_to_log, read_log
+from lindley.casework.log import add_to_log, read_log, require_log
 from lindley.cli.commands import app
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
@@ -148,13 +148,54 @@ def test_damage_is_told_and_nothing_is_added_to_it(name: str, five: Path) -> Non
         assert problems.count("line ") == 1
     assert run("log", five)[0] == 2
     with pytest.raises(LindleyError, match="is damaged, and nothing is added to it"):
+        require_log(five)  # as every command does before its work
+    assert five.read_bytes() == before
+
+
+AT_THE_END: dict[str, tuple[Callable[[list[str]], str], str]] = {
+    "edited": (lambda n: "\n".join(edited(n, 4, renew=False)) + "\n", "entry 5 was edited: it has not the digest"),
+    "no JSON": (lambda n: "\n".join([*n, "what?"]) + "\n", "it is no entry of a log"),
+    "an empty line": (lambda n: "\n".join(n) + "\n\n", "it is no entry of a log"),
+    "half a line": (lambda n: "\n".join(n)[:-9], "it is not whole"),
+    "half of the first": (lambda n: n[0][:50], "it is not whole"),
+    "long, and no entry": (lambda n: "\n".join([*n, "x" * 50_000]) + "\n", "it is no entry of a log"),
+    "a number in words": (lambda n: n[4].replace('"number": 5', '"number": "5"') + "\n", "it is no entry of a log"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT_THE_END)
+def test_nothing_is_added_behind_a_damaged_end(name: str, five: Path) -> None:
+    damage, message = AT_THE_END[name]
+    five.write_text(damage(five.read_text().splitlines()))
+    before = five.read_bytes()
+    with pytest.raises(LindleyError, match=f"is damaged, and nothing is added to it: the last line: {message}"):
         add_to_log(five, [{"case": "B"}])
     assert five.read_bytes() == before
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("letters", [0, logs.BLOCK - 300, logs.BLOCK, 5 * logs.BLOCK])
+def test_entries_follow_the_last_one_however_long_it_is(letters: int, end: str, five: Path) -> None:
+    add_to_log(five, [{"case": "x" * letters}])
+    five.write_bytes(five.read_bytes().replace(b"\n", end.encode()))
+    add_to_log(five, [{"case": "B"}, {"case": "C"}])
+    log = read_log(five)
+    assert not log.problems
+    assert [entry["number"] for entry in log.entries] == list(range(1, 9))
+
+
+def test_adding_reads_the_end_of_the_log_and_no_more(five: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_to_log(five, [{"case": f"C-{number}"} for number in range(2000)])
+    seen: list[int] = []
+    whole = logs._checked
+    monkeypatch.setattr(logs, "_checked", lambda data, **how: seen.append(len(data)) or whole(data, **how))
+    add_to_log(five, [{"case": "B"}])
+    assert max(seen) < 400
+
+
 def test_half_a_line_is_told(five: Path) -> None:
     five.write_bytes(five.read_bytes()[:-9])
-    assert read_log(five).problems == ("line 5: the last line is not whole",)
+    assert read_log(five).problems == ("line 5: it is not whole",)
 
 
 def test_an_end_that_was_cut_off_is_told_by_a_digest_kept_elsewhere(five: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 
@@ -132,6 +135,27 @@ def test_a_reference_is_found_by_name_or_as_the_last_column() -> None:
         golden.llr(trace - 1e6, ref)
 
 
+WHOLE = {name: [0.1, 0.2] for name in FEATURES}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"Sr88": [5.0, 7.0]},
+        {"item": ["w1", "w1"], "source": [3, 3]},
+        {"note": ["shard", None]},
+        {"time": [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]},
+        {"instance": [1, 2]},
+    ],
+    ids=["none", "another feature", "one label", "a note", "dates", "numbers"],
+)
+@pytest.mark.parametrize("kind", [dict, pd.DataFrame, pl.DataFrame])
+def test_other_columns_of_one_item_take_no_part(kind: Any, more: dict[str, list[Any]]) -> None:
+    plain = np.column_stack(list(WHOLE.values()))
+    assert system().llr(kind({**more, **WHOLE}), plain[:1]) == system().llr(plain, plain[:1])
+
+
 @pytest.mark.parametrize(
     ("trace", "message"),
     [
@@ -144,6 +168,17 @@ def test_a_reference_is_found_by_name_or_as_the_last_column() -> None:
         ([[1.0, 2.0], [3.0]], "trace 1: not an array of numbers"),
         ({"K39": [1.0]}, "trace 1: the system needs 'Ti49', 'Mn55' and 'Rb85', and the table has no such column"),
         ({"K39": [1, 2], "Ti49": [1], "Mn55": [1], "Rb85": [1]}, "trace 1: its columns are not numbers of equal count"),
+        ({"K39": [1.0], "Ti_49": [1.0], "Mn55": [1.0], "Rb85": [1.0]}, r"needs 'Ti49', .* Did you mean 'Ti_49'\?"),
+        (pd.DataFrame([[1.0] * 4], columns=["K39", "Ti49", "Mn", "Rb85"]), r"needs 'Mn55', .* Did you mean 'Mn'\?"),
+        (
+            {**WHOLE, "item": ["w1", "w2"]},
+            r"trace 1: the column 'item' differs within what would be one item \('w1' and 'w2'\)",
+        ),
+        ({**WHOLE, "Source": [1, 2]}, r"trace 1: the column 'Source' differs .* does it tell items apart\?"),
+        (
+            pl.DataFrame({**WHOLE, "piece": ["a", None]}).vstack(pl.DataFrame({**WHOLE, "piece": ["b", "b"]})),
+            "'piece' differs",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_told(trace: Any, message: str) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lindley.casework.laboratory import Criteria
-from lindley.casework.performance import LadderStep, Settings, draw, ladder
+from lindley.casework.performance import LadderStep, Settings, comparisons, draw, ladder
 from lindley.casework.validation import Validation, find_overlap, validate
 from lindley.errors import LindleyError
-from lindley.evaluation import bootstrap, metrics
-from lindley.evaluation.bootstrap import draw_sources, replicates
+from lindley.evaluation import metrics
+from lindley.evaluation.bootstrap import draw_sources, proportion, replicates
 from lindley.evaluation.metrics import log2_cost
 from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import LLRs
@@ -43,6 +43,12 @@ def validation(system: System, table: Table) -> Validation:
     return validate(system, table, settings=QUICK, other=simulated(80, 3, 3, 6))
 
 
+@pytest.fixture(scope="module")
+def matrices(system: System, table: Table) -> list[np.ndarray]:
+    """LRs of the draws that figures are means over."""
+    return [each.llr(system, (1, 1)) for each in comparisons(table, table.sources, QUICK)]
+
+
 def square(llr: np.ndarray) -> LLRs:
     """One trace and one ref of every source: same-source pairs on the diagonal."""
     return LLRs.from_matrix(llr, np.arange(len(llr)), np.arange(len(llr)))
@@ -67,16 +73,21 @@ def value(validation: Validation, characteristic: str, metric: str, kind: str) -
         ("misleading_evidence", "different", metrics.misleading_different),
     ],
 )
-def test_figures_are_those_of_the_matrix(
-    validation: Validation, characteristic: str, metric: str, kind: str, by_hand: Callable[[LLRs], float]
+def test_figures_are_means_over_the_draws(
+    validation: Validation,
+    matrices: list[np.ndarray],
+    characteristic: str,
+    metric: str,
+    kind: str,
+    by_hand: Callable[[LLRs], float],
 ) -> None:
-    llr = validation.llr if kind == "raw" else np.clip(validation.llr, *validation.bounds)
-    expected = by_hand(LLRs.from_matrix(llr, validation.sources, validation.sources))
+    limits = validation.bounds if kind == "bounded" else (-np.inf, np.inf)
+    expected = np.mean([by_hand(square(np.clip(llr, *limits))) for llr in matrices])
     assert value(validation, characteristic, metric, kind) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_matrix_is_that_of_the_system(validation: Validation, system: System, table: Table) -> None:
-    """The draw, its pairs and their LRs, one by one through the door that everybody uses."""
+    """The first draw, its pairs and their LRs, one by one through the door that everybody uses."""
     drawn = draw(table, table.sources, QUICK.seed, 0)
     for i, j in ((0, 0), (3, 3), (5, 17), (80, 2)):
         trace, ref = table.values[drawn.rows[i][:1]], table.values[drawn.rows[j][1:2]]
@@ -84,31 +95,35 @@ def test_the_matrix_is_that_of_the_system(validation: Validation, system: System
         assert table.source[drawn.rows[i][0]] == validation.sources[i]
 
 
-def test_beyond_the_bounds_by_hand(validation: Validation) -> None:
+def test_beyond_the_bounds_by_hand(validation: Validation, matrices: list[np.ndarray]) -> None:
     lower, upper = validation.bounds
-    same = validation.llr.diagonal()
-    different = validation.llr[~np.eye(len(same), dtype=bool)]
-    wrong = ((same < lower).mean() + (different > upper).mean()) / 2
-    assert value(validation, "misleading_evidence", "misleading_beyond_bounds", "raw") == pytest.approx(wrong)
-    beyond = (((same < lower) | (same > upper)).mean() + ((different < lower) | (different > upper)).mean()) / 2
-    assert value(validation, "misleading_evidence", "beyond_bounds", "raw") == pytest.approx(beyond)
+    wrong, beyond = [], []
+    for llr in matrices:
+        same, different = llr.diagonal(), llr[~np.eye(len(llr), dtype=bool)]
+        wrong.append(((same < lower).mean() + (different > upper).mean()) / 2)
+        outside = [(each < lower) | (each > upper) for each in (same, different)]
+        beyond.append((outside[0].mean() + outside[1].mean()) / 2)
+    found = value(validation, "misleading_evidence", "misleading_beyond_bounds", "raw")
+    assert found == pytest.approx(np.mean(wrong))
+    assert value(validation, "misleading_evidence", "beyond_bounds", "raw") == pytest.approx(np.mean(beyond))
 
 
-def test_outliers_by_hand(validation: Validation) -> None:
+def test_outliers_by_hand(validation: Validation, matrices: list[np.ndarray]) -> None:
     """Two of 120 sources: Cllr with and without their pairs."""
     n = len(validation.sources)
     names = [source for source, _ in validation.costliest]
     assert len(names) == 2
-    keep = ~np.isin(validation.sources, names)
-    without = LLRs.from_matrix(validation.llr[np.ix_(keep, keep)], validation.sources[keep], validation.sources[keep])
-    every = LLRs.from_matrix(validation.llr, validation.sources, validation.sources)
-    change = metrics.cllr(every) - metrics.cllr(without)
-    assert value(validation, "robustness", "outliers", "raw") == pytest.approx(change, abs=1e-12)
+    keep = np.flatnonzero(~np.isin(validation.sources, names))
+    change = [metrics.cllr(square(llr)) - metrics.cllr(square(llr[np.ix_(keep, keep)])) for llr in matrices]
+    assert value(validation, "robustness", "outliers", "raw") == pytest.approx(np.mean(change), abs=1e-12)
     i = int(np.flatnonzero(validation.sources == names[0])[0])
     others = np.arange(n) != i
-    pairs = log2_cost(validation.llr[i, others]).sum() + log2_cost(validation.llr[others, i]).sum()
-    share = log2_cost(-validation.llr[i, i]) / (2 * n) + pairs / (4 * n * (n - 1))
-    assert validation.costliest[0][1] == pytest.approx(float(share))
+    shares = [
+        log2_cost(-llr[i, i]) / (2 * n)
+        + (log2_cost(llr[i, others]).sum() + log2_cost(llr[others, i]).sum()) / (4 * n * (n - 1))
+        for llr in matrices
+    ]
+    assert validation.costliest[0][1] == pytest.approx(np.mean(shares))
 
 
 def test_generalisation_by_hand(validation: Validation) -> None:
@@ -130,18 +145,48 @@ def test_missing_replicates_by_hand(validation: Validation, system: System, tabl
     assert value(validation, "robustness", "missing_replicates", "raw") == pytest.approx(np.mean(found), abs=1e-12)
 
 
-def test_intervals_are_those_of_the_bootstrap_over_sources(validation: Validation) -> None:
+def test_intervals_are_those_of_sources_resampled_and_draws_in_turn(
+    validation: Validation, matrices: list[np.ndarray]
+) -> None:
+    names = np.arange(len(validation.sources))
+    times = draw_sources(names, QUICK.replicates, QUICK.seed)[1:]
     for characteristic, metric, by_hand in (
         ("accuracy", "cllr", metrics.cllr),
         ("discriminating_power", "cllr_min", metrics.cllr_min),
         ("discriminating_power", "eer", metrics.eer),
-        ("misleading_evidence", "different", metrics.misleading_different),
         ("calibration", "cllr_cal", metrics.cllr_cal),
     ):
-        expected = bootstrap(validation.llr, validation.sources, validation.sources, by_hand, n=60, seed=QUICK.seed)
+        grid = PairGrid.of(names, names)
+        figures = [by_hand(grid.llrs(matrices[i % len(matrices)], row)) for i, row in enumerate(times)]
         found = validation.line(characteristic, metric).raw
         assert found is not None
-        assert (found.lower, found.upper) == pytest.approx((expected.lower, expected.upper), abs=1e-10)
+        assert (found.lower, found.upper) == pytest.approx(tuple(np.quantile(figures, [0.025, 0.975])), abs=1e-10)
+
+
+def test_none_among_few_is_not_none_at_all(validation: Validation) -> None:
+    """120 sources without a misleading pair say no more than that there are fewer than 3 % or so."""
+    line = validation.line("misleading_evidence", "misleading_beyond_bounds")
+    assert line.raw is not None
+    if line.raw.value == 0:
+        assert 0.01 < line.raw.upper < 0.02  # half of 3.0 %, and hardly anything of different sources
+    none = proportion(np.zeros(50), units=120)
+    assert (none.value, none.lower) == (0, 0)
+    assert none.upper == pytest.approx(1 - 0.025 ** (1 / 120))
+    every = proportion(np.ones(50), units=120)
+    assert (every.lower, every.value, every.upper) == (pytest.approx(0.025 ** (1 / 120)), 1, 1)
+
+
+def test_the_limits_of_a_share_hold_it() -> None:
+    """Clusters of four pairs that mislead or not together, at shares where none may be seen: the limits hold 95 %."""
+    rng = np.random.default_rng(8)
+    for share in (0.004, 0.02, 0.1):
+        held = 0
+        for _ in range(300):
+            clusters = (rng.random(200) < share).astype(float)
+            drawn = rng.multinomial(200, np.full(200, 1 / 200), size=200) @ clusters / 200
+            found = proportion(np.r_[clusters.mean(), drawn], units=200)
+            held += found.lower <= share <= found.upper
+        assert held / 300 > 0.93
 
 
 def test_coherence_figures_are_those_of_the_steps(validation: Validation) -> None:
@@ -155,9 +200,9 @@ def test_coherence_figures_are_those_of_the_steps(validation: Validation) -> Non
 def test_true_lrs_are_coherent() -> None:
     """Of a system that knows the population of simulated glass, every measurement more improves the LRs."""
     found = validate(truth(3), simulated(120, 4, 2, 3), settings=QUICK)
-    for kind in ("raw", "bounded"):
-        cllrs = [getattr(step, kind).value for step in found.steps]
-        assert all(after < before for before, after in pairwise(cllrs))
+    raw, bounded = ([getattr(step, kind).value for step in found.steps] for kind in ("raw", "bounded"))
+    assert all(after < before for before, after in pairwise(raw))
+    assert bounded[-1] < bounded[0]  # bounds are those of the pairs of each step, so that their chance is in it
     assert all(b.cllr_min < a.cllr_min for a, b in pairwise(found.steps))
     gain = found.line("coherence", "gain").raw
     assert gain is not None
@@ -279,10 +324,11 @@ def test_two_measurements_give_no_coherence_and_its_criterion_does_not_pass(syst
 def test_more_instances_in_the_comparison_judged(system: System, table: Table) -> None:
     about = system.about["validation"]
     found = validate(system, table, settings=replace(QUICK, instances=(2, 3)))
-    drawn = draw(table, table.sources, QUICK.seed, 0)
-    assert found.llr == pytest.approx(drawn.llr(system, (2, 3)))
+    drawn = comparisons(table, table.sources, QUICK)
+    assert found.llr == pytest.approx(drawn[0].llr(system, (2, 3)))
+    assert found.bounds == system.bounds_for(2, 3)[0]
     # since training compares like with like: 1×1
-    one = metrics.cllr(square(drawn.llr(system, (1, 1))))
+    one = np.mean([metrics.cllr(square(each.llr(system, (1, 1)))) for each in drawn])
     assert value(found, "generalisation", "validation", "raw") == pytest.approx(one - about["cllr"])
 
 

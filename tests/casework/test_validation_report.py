@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from lindley.casework.laboratory import Criteria
 from lindley.casework.performance import Settings
 from lindley.casework.validation import validate
-from lindley.cli import casework
+from lindley.cli.evaluate import evaluate
 from lindley.errors import LindleyError
 from lindley.pages.validation_page import render_validation
 from lindley.table.table import Table, export_csv
@@ -31,7 +31,7 @@ HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(2)</script>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 app = typer.Typer(pretty_exceptions_enable=False)
 app.callback()(lambda: None)
-app.command()(casework.evaluate)
+app.command()(evaluate)
 
 
 def evaluate(*arguments: object) -> Any:

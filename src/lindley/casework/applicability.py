@@ -132,9 +132,9 @@ def check_sides(system: System, trace: Table, ref: Table, *, allow_same_file: bo
     return [_remark("same-measurement", "trace", labels, refusal, then=then)]
 
 
-def check_llr(system: System, llr: float) -> list[Remark]:
+def check_llr(llr: float, bounds: tuple[float, float]) -> list[Remark]:
     """What validation supports of an LR."""
-    lower, upper = system.bounds
+    lower, upper = bounds
     if llr > upper or llr < lower:
         bound = upper if llr > upper else lower
         beyond = {language: words[llr > upper] for language, words in _BEYOND.items()}

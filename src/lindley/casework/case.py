@@ -206,6 +206,7 @@ class Case:
             "date": self.notes.date,
             **{key: said[key] for key in first},
             "bounds": list(said["bounds"]),
+            "bounds_of": list(said["bounds_of"]),
             "interval": said["interval"],
             **({} if said["by_group"] is None else {"by_group": said["by_group"]}),
             "verbal": self.verbal.to_json(),
@@ -235,10 +236,15 @@ class Batch:
     command: str = ""
     language: Language = "en"
 
+    @cached_property
+    def bounds(self) -> Floats:
+        """What the validation pairs support of every LR, by its numbers of measurements: (2, traces, refs)."""
+        return self.system.bounds_of_pairs(self.trace.side.count, self.ref.side.count)
+
     @property
     def bounded(self) -> Floats:
         """Within what the validation pairs support."""
-        return np.clip(self.log10_lr, *self.system.bounds)
+        return np.clip(self.log10_lr, *self.bounds)
 
     def to_json(self) -> dict[str, Any]:
         """One object with everything in it."""
@@ -247,7 +253,7 @@ class Batch:
             "refs": list(self.ref.labels),
             "log10_lr": self.log10_lr.tolist(),
             "log10_lr_bounded": self.bounded.tolist(),
-            "bounds": list(self.system.bounds),
+            "bounds": dict(zip(("lower", "upper"), self.bounds.tolist(), strict=True)),
             "warnings": [remark.to_json() for remark in self.remarks],
             "system": system_facts(self.system),
             "files": {
@@ -379,7 +385,7 @@ def evaluate_case(
             raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
     remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     explanation = explain(system, trace.side, ref.side)
-    remarks += check_llr(system, explanation.log10_lr)
+    remarks += check_llr(explanation.log10_lr, explanation.bounds)
     notes = notes if notes is not None else Notes()
     if notes.h1 is not None and notes.h2 is not None:
         labels = {"trace": notes.trace_label or trace.labels[0], "ref": notes.ref_label or ref.labels[0]}
@@ -406,20 +412,17 @@ def evaluate_batch(
     remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
-    lower, upper = system.bounds
-    low, high = (f"{bound:.2f}".replace("-", "−") for bound in (lower, upper))
-    beyond = np.count_nonzero((llr < lower) | (llr > upper))
-    if beyond:
+    batch = Batch(system, trace, ref, llr, (), command, language)
+    if beyond := np.count_nonzero(batch.bounded != llr):
         message = (
-            f"{beyond} of {llr.size} log10 LRs lie outside {low} to {high}, which is as far as the validation "
-            "pairs support them. Report the bounded LRs."
+            f"{beyond} of {llr.size} log10 LRs lie outside what the validation pairs support. Report the bounded LRs."
         )
         dutch = (
-            f"{beyond} van {llr.size} log10 LR's liggen buiten {low} tot {high}, zo ver als de validatieparen ze ondersteunen. "
-            "Rapporteer de LR's binnen de grenzen."
+            f"{beyond} van {llr.size} log10 LR's liggen buiten wat de validatieparen ondersteunen. Rapporteer de LR's "
+            "binnen de grenzen."
         )
         remarks.append(Remark("beyond-bounds", message, translations={"nl": dutch}))
-    return Batch(system, trace, ref, llr, tuple(remarks), command, language)
+    return replace(batch, remarks=tuple(remarks))
 
 
 def _checked(

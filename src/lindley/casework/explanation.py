@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy import stats
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import Scatter
@@ -28,7 +29,7 @@ from lindley.system.storage import require_finite
 from lindley.system.system import System
 from lindley.table.splits import Side
 
-__all__ = ["AxisShare", "ByGroup", "Explanation", "FeatureShare", "Interval", "Relatedness", "explain"]
+__all__ = ["AxisShare", "ByGroup", "Explanation", "FeatureShare", "Interval", "Relatedness", "explain", "interval"]
 
 LEVEL = 0.9
 PATH_NODES = 48
@@ -36,12 +37,13 @@ PATH_NODES = 48
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the log10 LR would lie if the training sources were others: the central 90 % of a bootstrap."""
+    """How far the log10 LR depends on which sources were there to learn from, by replicates of the system."""
 
     level: float
     lower: float
     upper: float
     replicates: int
+    how: str  # it was made of the replicates; records of older versions have other intervals, and do not say how
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Explanation:
     log10_similarity: float
     log10_typicality: float
     bounds: tuple[float, float]
+    bounds_of: tuple[int, int]  # trace and ref measurements of the validation pairs that the bounds come from
     interval: Interval | None
     axes: tuple[AxisShare, ...]
     features: tuple[FeatureShare, ...]
@@ -118,16 +121,17 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
     modelled = float(raw[0, 0]) if raw is not None else float(similarity - typicality)
     llr = modelled if raw is not None else float(system.calibrated(np.array([modelled]))[0])
     require_finite(np.array([llr, modelled, similarity, typicality]))
-    lower, upper = system.bounds
+    bounds, bounds_of = system.bounds_for(pair.n_trace, pair.n_ref)
     path = _path(system, pair)
     return Explanation(
         log10_lr=llr,
-        log10_lr_bounded=float(np.clip(llr, lower, upper)),
+        log10_lr_bounded=float(np.clip(llr, *bounds)),
         log10_lr_model=modelled,
         log10_similarity=similarity,
         log10_typicality=typicality,
-        bounds=system.bounds,
-        interval=_interval(system, trace, ref, llr),
+        bounds=bounds,
+        bounds_of=bounds_of,
+        interval=interval(llr, system.llr_replicates(trace, ref)),
         axes=_axes(system, pair, path, modelled),
         features=_features(system, (trace, ref), path, modelled),
         n_trace=int(trace.count[0]),
@@ -135,7 +139,7 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
         calibrated=bool(system.calibration.steps),
         as_near=_as_near(system, pair, similarity),
         relatedness=_relatedness(pair, typicality),
-        by_group=_by_group(system, trace, ref),
+        by_group=_by_group(system, trace, ref, bounds),
     )
 
 
@@ -162,12 +166,12 @@ def _relatedness(pair: _Pair, typicality: float) -> Relatedness | None:
     return Relatedness(alone, raised, share, float(model.ln_ceiling) / LN10)
 
 
-def _by_group(system: System, trace: Side, ref: Side) -> ByGroup | None:
+def _by_group(system: System, trace: Side, ref: Side, bounds: tuple[float, float]) -> ByGroup | None:
     model = system.point
     if not isinstance(model, Robust) or not model.knows_mates or system.calibration.steps:
         return None
     sides = [system.prepared(trace)], [system.prepared(ref)]
-    other, same = (float(np.clip(score(model.under(m), *sides)[0][0, 0], *system.bounds)) for m in (0.0, 1.0))
+    other, same = (float(np.clip(score(model.under(m), *sides)[0][0, 0], *bounds)) for m in (0.0, 1.0))
     return ByGroup(other, same, float(model.mates))
 
 
@@ -292,14 +296,17 @@ def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[Ax
     )
 
 
-def _interval(system: System, trace: Side, ref: Side, llr: float) -> Interval | None:
-    """How the replicates scatter around their median, laid around the LR; nothing for a system without replicates.
+def interval(llr: float, replicates: Floats) -> Interval | None:
+    """Student's interval of an LLR from those of R replicates; nothing if there are fewer than two.
 
-    A source that is drawn twice makes a kernel density rougher, so that all replicates lie to one side of the LR: that says
-    something of the bootstrap, and not of the training sources.
+    With t the quantile of Student's law of R degrees of freedom,
+
+        LLR ± t √(Σ_r (LLR_r − LLR)² / R).
+
+    It holds its level with few replicates, where their own quantiles are far too narrow; and as they are measured from the LR
+    and not from their mean, it knows of an LR that shifts when there are fewer sources.
     """
-    if system.runs < 3:
+    if len(replicates) < 2:
         return None
-    llrs = system.llr_replicates(trace, ref)
-    lower, middle, upper = np.quantile(llrs, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
-    return Interval(LEVEL, llr + float(lower - middle), llr + float(upper - middle), len(llrs))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, len(replicates)) * np.sqrt(np.mean((replicates - llr) ** 2)))
+    return Interval(LEVEL, llr - half, llr + half, len(replicates), "student")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lindley.casework.case import Batch, Case, Notes
 from lindley.errors import LindleyError
@@ -26,6 +26,8 @@ from lindley.version import __version__
 __all__ = ["Log", "add_to_log", "changed_reports", "entry_of", "read_log", "require_log"]
 
 BEFORE_THE_FIRST = "0" * 64
+BLOCK = 4096
+"""Bytes of the end that are looked at first for the last entry."""
 PATIENCE = 30.0
 """Seconds to wait for others who add to the log."""
 
@@ -73,7 +75,7 @@ def entry_of(evaluated: Case | Batch, notes: Notes, report: Path | None) -> dict
 
 
 def require_log(path: Path) -> None:
-    """Refuse a log that cannot be added to, before the work and not after it."""
+    """Refuse a log that cannot be added to, before the work and not after it: every entry of it is checked, once."""
     if not path.parent.is_dir():
         raise LindleyError(f"--log {path}: there is no folder {path.parent}. Make it first.")
     if path.exists():
@@ -97,16 +99,19 @@ def read_log(path: Path) -> Log:
 def add_to_log(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
     """Add entries to the end of a log, all at once; others who do so meanwhile wait.
 
+    Only the last entry is read, which they follow, so that it takes no longer as the log grows. `require_log` and ``lindley
+    log`` check the others.
+
     Raises:
-        LindleyError: if the log is damaged or cannot be written to; then nothing is added.
+        LindleyError: if the last entry is damaged, or the log cannot be written to; then nothing is added.
     """
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), "r+b") as file:
             _wait_for(file.fileno(), path)
-            log = _checked(file.read())
+            log = _checked(_last_line(file), alone=True)
             _refuse_damaged(path, log)
             lines, previous = [], log.last
-            for number, entry in enumerate(entries, start=len(log.entries) + 1):
+            for number, entry in enumerate(entries, start=log.entries[-1]["number"] + 1 if log.entries else 1):
                 whole = {"number": number, **entry, "previous": previous}
                 previous = json_digest(whole)
                 lines.append(json.dumps({**whole, "sha256": previous}, allow_nan=False) + "\n")
@@ -150,14 +155,29 @@ def _wait_for(file: int, path: Path) -> None:
             return
 
 
-def _checked(data: bytes) -> Log:
+def _last_line(file: IO[bytes]) -> bytes:
+    """The last line of an open file, with its end; and what stands behind it, if it has none."""
+    end = file.seek(0, os.SEEK_END)
+    length = BLOCK
+    while True:
+        start = max(0, end - length)
+        file.seek(start)
+        tail = file.read(end - start)
+        if start == 0 or b"\n" in tail[:-1]:
+            return tail[tail.rfind(b"\n", 0, -1) + 1 :]
+        length *= 2
+
+
+def _checked(data: bytes, *, alone: bool = False) -> Log:
+    """What lines hold: all of a log, or one ``alone``, that is not asked what it follows."""
     entries: list[Mapping[str, Any]] = []
     problems: list[str] = []
     previous: str | None = BEFORE_THE_FIRST
     number = 0
     lines = data.replace(b"\r\n", b"\n").split(b"\n")
+    where = "the last line" if alone else "line {}"
     if lines[-1]:
-        problems.append(f"line {len(lines)}: the last line is not whole")
+        problems.append(f"{where.format(len(lines))}: it is not whole")
     for at, line in enumerate(lines[:-1], start=1):
         try:
             entry = json.loads(line)
@@ -165,27 +185,27 @@ def _checked(data: bytes) -> Log:
             if not (isinstance(digest, str) and isinstance(said_previous, str) and type(said_number) is int):
                 raise ValueError("its number or its digests are none")
         except (ValueError, KeyError, TypeError, RecursionError):
-            problems.append(f"line {at}: it is no entry of a log")
+            problems.append(f"{where.format(at)}: it is no entry of a log")
             previous, number = None, number + 1  # taken for the entry that should stand here
             continue
         if json_digest({key: value for key, value in entry.items() if key != "sha256"}) != digest:
-            problems.append(f"line {at}: entry {said_number} was edited: it has not the digest that it gives")
-        if said_number == number + 1 and previous is not None and said_previous != previous:
-            problems.append(
-                f"line {at}: entry {said_number} does not follow the one before it, which was edited or replaced"
-            )
-        elif said_number > number + 1:
-            gone = (
-                f"entry {number + 1} is"
-                if said_number == number + 2
-                else f"entries {number + 1} to {said_number - 1} are"
-            )
-            problems.append(f"line {at}: {gone} missing before entry {said_number}")
-        elif said_number <= number:
-            problems.append(f"line {at}: entry {said_number} stands behind entry {number}: it was moved or copied")
+            problems.append(f"{where.format(at)}: entry {said_number} was edited: it has not the digest that it gives")
+        if not alone and (parted := _parted(said_number, said_previous, number, previous)):
+            problems.append(f"{where.format(at)}: {parted}")
         previous, number = digest, max(number, said_number)
         entries.append(entry)
     return Log(tuple(entries), tuple(problems))
+
+
+def _parted(number: int, follows: str, before: int, previous: str | None) -> str:
+    """Why an entry does not follow the one ``before`` it; empty if it does."""
+    if number == before + 1:
+        edited = previous is not None and follows != previous
+        return f"entry {number} does not follow the one before it, which was edited or replaced" if edited else ""
+    if number <= before:
+        return f"entry {number} stands behind entry {before}: it was moved or copied"
+    gone = f"entry {before + 1} is" if number == before + 2 else f"entries {before + 1} to {number - 1} are"
+    return f"{gone} missing before entry {number}"
 
 
 def changed_reports(log: Log, folder: Path) -> list[str]:

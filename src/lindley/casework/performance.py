@@ -11,7 +11,8 @@ from one to the next is that measurement and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
-from lindley.evaluation.bootstrap import Estimate, draw_sources, replicates
+from lindley.evaluation.bootstrap import Estimate, draw_sources, proportion, replicates
 from lindley.evaluation.metrics import cllr_min, devpav, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import Floats
@@ -36,6 +37,7 @@ __all__ = [
     "Scores",
     "Settings",
     "coherence",
+    "comparisons",
     "draw",
     "generalisation",
     "ladder",
@@ -60,6 +62,14 @@ Shape = tuple[int, int]
 Pair = dict[Kind, Estimate]
 Figures = dict[tuple[str, str], Pair | str]
 """By characteristic and metric."""
+SIDES = ("same", "different")
+METRICS = (
+    ("accuracy", "cllr"),
+    ("discriminating_power", "cllr_min"),
+    ("discriminating_power", "eer"),
+    ("calibration", "cllr_cal"),
+    ("calibration", "devpav"),
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Settings:
 
     instances: Shape = (1, 1)  # trace and ref, of the comparison that most figures are of
     seed: int = 0
-    draws: int = 5  # of the measurements, where figures are means over draws
+    draws: int = 5  # of the measurements: figures are means over draws
     replicates: int = 500  # of the bootstrap
     allow_overlap: bool = False
 
@@ -147,18 +157,23 @@ def _places(shape: Shape) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The LRs of all sources that have the measurements for it, in one draw."""
+    """The LRs of all sources that have the measurements for it, in several draws of traces and refs.
+
+    Figures are means over the draws. For their intervals the sources are resampled, and each resampling takes one of the draws
+    in turn: which measurements happened to be compared is a chance like that of the sources.
+    """
 
     sources: Sources
-    llr: Floats
+    matrices: tuple[Floats, ...]  # log10 LRs (sources, sources), one of every draw
     grid: PairGrid
     bounds: tuple[float, float]
     times: Floats  # (1 + replicates, sources), as `draw_sources` has them
+    units: tuple[float, float]  # same-source and different-source pairs that may be taken as independent
     remarks: list[str]
 
     @classmethod
     def of(cls, system: System, table: Table, settings: Settings, stream: int = 0) -> Scores:
-        """Score one draw. ``stream``: tables are resampled independently of each other if these differ."""
+        """Score the draws. ``stream``: tables are resampled independently of each other if these differ."""
         m, n = settings.instances
         enough = table.sources[counts(table) >= m + n]
         remarks = []
@@ -174,38 +189,96 @@ class Scores:
             remarks.append(f"{table.name}: {len(sources)} of {len(enough)} sources are used, drawn at random")
         if len(sources) < FEW_SOURCES:
             remarks.append(f"{table.name}: {len(sources)} sources are few: look at the intervals")
-        llr = draw(table, sources, settings.seed, 0).llr(system, settings.instances)
-        grid = square(system, table, sources)
-        return cls(sources, llr, grid, system.bounds, _times(table, sources, settings, stream), remarks)
+        bounds, shape = system.bounds_for(m, n)
+        if shape != settings.instances:
+            remarks.append(
+                f"the system's bounds are those of {shape[0]}×{shape[1]} measurements: its training data had too few sources "
+                f"with the {m + n} of {m}×{n}"
+            )
+        groups = len(np.unique(_groups(table, sources)))
+        return cls(
+            sources,
+            tuple(each.llr(system, settings.instances) for each in comparisons(table, sources, settings)),
+            square(system, table, sources),
+            bounds,
+            _times(table, sources, settings, stream),
+            (groups, groups * (groups - 1) / 2),
+            remarks,
+        )
+
+    @property
+    def llr(self) -> Floats:
+        """Of the first draw, for plots."""
+        return self.matrices[0]
+
+    def with_draws(self, matrices: tuple[Floats, ...]) -> Scores:
+        """The same sources, resampled alike, with other LRs."""
+        return replace(self, matrices=matrices)
 
     def cllr(self) -> dict[Kind, Floats]:
         """Cllr of both kinds, for every row of ``times``."""
-        return {kind: costs.mean(self.times) for kind, costs in _costs(self.bounds, self.grid, self.llr).items()}
+        return {kind: self._of_kind(kind, _cllr)["cllr"] for kind in KINDS}
+
+    def drawn(self, kind: Kind) -> dict[tuple[str, str], Floats]:
+        """Figures by characteristic and metric, (1 + replicates,): on the sources as they are, and as they are drawn."""
+        found, rates = self._of_kind(kind, _by_order), self._of_kind(kind, _misleading)
+        by_order = {(characteristic, metric): found[metric] for characteristic, metric in METRICS}
+        return by_order | {("misleading_evidence", side): rates[side] for side in SIDES}
 
     def figures(self) -> Figures:
         """Accuracy, discriminating power, calibration and misleading evidence."""
-        low, high = self.llr < self.bounds[0], self.llr > self.bounds[1]
-        found = [_figures(self.grid, llr, self.times) for llr in (self.llr, np.clip(self.llr, *self.bounds))]
-        figures: Figures = {key: dict(zip(KINDS, (each[key] for each in found), strict=True)) for key in found[0]}
-        for name, rates in (
-            ("misleading_beyond_bounds", _rates(self.grid, low, high)),
-            ("beyond_bounds", _rates(self.grid, low | high, low | high)),
-        ):
-            figures["misleading_evidence", name] = {"raw": Estimate.of(rates.mean(self.times))}
+        drawn = {kind: self.drawn(kind) for kind in KINDS}
+        figures: Figures = {key: {kind: self.estimate(key, drawn[kind][key]) for kind in KINDS} for key in drawn["raw"]}
+        for name, rate in (("misleading_beyond_bounds", self._misleading_beyond), ("beyond_bounds", self._beyond)):
+            rates = self._of_kind("raw", rate)
+            sides = [self.estimate(("misleading_evidence", side), rates[side]) for side in SIDES]
+            mean = (float(np.mean([getattr(each, end) for each in sides])) for end in ("value", "lower", "upper"))
+            figures["misleading_evidence", name] = {"raw": Estimate(*mean)}
         return figures
+
+    def estimate(self, key: tuple[str, str], drawn: Floats) -> Estimate:
+        """A figure with its interval; the limits of a share of pairs are right also where none was seen."""
+        if key[0] == "misleading_evidence":
+            return proportion(drawn, self.units[SIDES.index(key[1])])
+        return Estimate.of(drawn)
 
     def outliers(self) -> tuple[tuple[tuple[str, float], ...], Pair]:
         """The costliest 1 % of the sources, one at least, by the raw LRs; and what they add to Cllr, each kind its own."""
         number = int(np.ceil(WORST_SHARE * len(self.sources)))
         pair: Pair = {}
         costliest: list[tuple[str, float]] = []
-        for kind, costs in _costs(self.bounds, self.grid, self.llr).items():
+        for kind, costs in _costs(self.grid, self.matrices, self.bounds).items():
             shares = np.sum(costs.shares(), axis=0)
             worst = np.argsort(-shares, kind="stable")[:number]
             kept = ~np.isin(np.arange(len(shares)), worst)
-            pair[kind] = Estimate.of(costs.mean(self.times) - costs.mean(self.times * kept))
+
+            def added(grid: PairGrid, llr: Floats, times: Floats, kept: NDArray[np.bool_] = kept) -> dict[str, Floats]:
+                costs = PairSums.costs(grid, llr)
+                return {"added": costs.mean(times) - costs.mean(times * kept)}
+
+            pair[kind] = Estimate.of(self._of_kind(kind, added)["added"])
             costliest += [(str(self.sources[i]), float(shares[i])) for i in worst if kind == "raw"]
         return tuple(costliest), pair
+
+    def _of_kind(
+        self, kind: Kind, figures: Callable[[PairGrid, Floats, Floats], dict[str, Floats]]
+    ) -> dict[str, Floats]:
+        """Figures (1 + replicates,) of raw or bounded LRs: first their mean over the draws, then every replicate's own."""
+        found = []
+        for number, llr in enumerate(self.matrices):
+            rows = np.r_[0, np.arange(1 + number, len(self.times), len(self.matrices))]
+            found.append(figures(self.grid, llr if kind == "raw" else np.clip(llr, *self.bounds), self.times[rows]))
+        return {
+            name: np.concatenate([[np.mean([each[name][0] for each in found])], *(each[name][1:] for each in found)])
+            for name in found[0]
+        }
+
+    def _misleading_beyond(self, grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
+        return _rates(grid, llr < self.bounds[0], llr > self.bounds[1], times)
+
+    def _beyond(self, grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
+        beyond = (llr < self.bounds[0]) | (llr > self.bounds[1])
+        return _rates(grid, beyond, beyond, times)
 
 
 def square(system: System, table: Table, sources: Sources) -> PairGrid:
@@ -221,15 +294,26 @@ def _groups(table: Table, sources: Sources) -> NDArray[np.str_]:
     return table.group[first[np.searchsorted(names, sources)]]
 
 
-def _costs(bounds: tuple[float, float], grid: PairGrid, *llr: Floats) -> dict[Kind, PairSums]:
+def _costs(
+    grid: PairGrid, matrices: Sequence[Floats], bounds: Sequence[float] | Sequence[Floats]
+) -> dict[Kind, PairSums]:
     """Of the raw and of the bounded LRs, mean over several matrices."""
-    bounded = (np.clip(each, *bounds) for each in llr)
-    return {"raw": PairSums.costs(grid, *llr), "bounded": PairSums.costs(grid, *bounded)}
+    bounded = (np.clip(each, *bounds) for each in matrices)
+    return {"raw": PairSums.costs(grid, *matrices), "bounded": PairSums.costs(grid, *bounded)}
 
 
-def _rates(grid: PairGrid, same: NDArray[np.bool_], different: NDArray[np.bool_]) -> PairSums:
-    """How many pairs there are for which something holds, of the same-source ones and of the others."""
-    return PairSums.of(grid, same.diagonal().astype(np.float64), different.astype(np.float64))
+def _rates(grid: PairGrid, same: NDArray[np.bool_], different: NDArray[np.bool_], times: Floats) -> dict[str, Floats]:
+    """Of how many pairs something holds, of the same-source ones and of the others."""
+    sums = PairSums.of(grid, same.diagonal().astype(np.float64), different.astype(np.float64))
+    return dict(zip(SIDES, sums.means(times), strict=True))
+
+
+def _misleading(grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
+    return _rates(grid, llr < 0, llr > 0, times)
+
+
+def _cllr(grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
+    return {"cllr": PairSums.costs(grid, llr).mean(times)}
 
 
 def _some(sources: Sources, seed: int, most: int) -> Sources:
@@ -245,21 +329,17 @@ def _times(table: Table, sources: Sources, settings: Settings, stream: int = 0) 
     return draw_sources(_groups(table, sources), settings.replicates, settings.seed + stream)
 
 
-def _figures(grid: PairGrid, llr: Floats, times: Floats) -> dict[tuple[str, str], Estimate]:
-    """The metrics of a square matrix of LLRs, with their intervals."""
+def _by_order(grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
+    """The `METRICS` of a square matrix of LLRs, for every row of ``times``."""
     cllr = PairSums.costs(grid, llr).mean(times)
-    by_order = replicates(grid, llr, times, {"cllr_min": cllr_min, "eer": eer, "devpav": devpav})
-    by_order["devpav"][0] = devpav(grid.llrs(llr))  # exactly, where replicates are close enough
-    same, different = _rates(grid, llr < 0, llr > 0).means(times)
-    return {
-        ("accuracy", "cllr"): Estimate.of(cllr),
-        ("discriminating_power", "cllr_min"): Estimate.of(by_order["cllr_min"]),
-        ("discriminating_power", "eer"): Estimate.of(by_order["eer"]),
-        ("calibration", "cllr_cal"): Estimate.of(cllr - by_order["cllr_min"]),
-        ("calibration", "devpav"): Estimate.of(by_order["devpav"]),
-        ("misleading_evidence", "same"): Estimate.of(same),
-        ("misleading_evidence", "different"): Estimate.of(different),
-    }
+    found = replicates(grid, llr, times, {"cllr_min": cllr_min, "eer": eer, "devpav": devpav})
+    found["devpav"][0] = devpav(grid.llrs(llr))  # exactly, where replicates are close enough
+    return {"cllr": cllr, "cllr_cal": cllr - found["cllr_min"], **found}
+
+
+def comparisons(table: Table, sources: Sources, settings: Settings) -> list[Draw]:
+    """The draws of the comparison that most figures are of."""
+    return [draw(table, sources, settings.seed, 0, *([number] if number else [])) for number in range(settings.draws)]
 
 
 def _draws(table: Table, sources: Sources, settings: Settings) -> list[Draw]:
@@ -273,7 +353,10 @@ def missing_replicates(system: System, table: Table, settings: Settings) -> Pair
         return f"{len(sources)} sources have three measurements or more, and it takes {MIN_SOURCES}"
     times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
     grid = square(system, table, sources)
-    one, every = (_costs(system.bounds, grid, *(each.llr(system, shape) for each in drawn)) for shape in ((1, 1), None))
+    number = np.array([len(rows) for rows in drawn[0].rows])
+    one = _costs(grid, [each.llr(system, (1, 1)) for each in drawn], system.bounds)
+    bounds = tuple(system.bounds_of_pairs(number // 2, number - number // 2))
+    every = _costs(grid, [each.llr(system) for each in drawn], bounds)
     return {kind: Estimate.of(one[kind].mean(times) - every[kind].mean(times)) for kind in KINDS}
 
 
@@ -292,7 +375,7 @@ def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[L
     cllr: dict[Kind, list[Floats]] = {kind: [] for kind in KINDS}  # of every step, for every row of times
     for shape in ladder(most):
         matrices = [each.llr(system, shape) for each in drawn]
-        for kind, costs in _costs(system.bounds, grid, *matrices).items():
+        for kind, costs in _costs(grid, matrices, system.bounds_for(*shape)[0]).items():
             cllr[kind].append(costs.mean(times))
         after_pav = float(np.mean([cllr_min(grid.llrs(llr)) for llr in matrices]))
         steps.append(LadderStep(shape, Estimate.of(cllr["raw"][-1]), Estimate.of(cllr["bounded"][-1]), after_pav))
@@ -309,9 +392,11 @@ def generalisation(system: System, table: Table, other: Scores | None, main: Sco
     figures: Figures = {}
     before = system.about.get("validation", {}).get("cllr")
     if isinstance(before, int | float):
-        at_one = settings.instances == (1, 1)
-        llr = main.llr if at_one else draw(table, main.sources, settings.seed, 0).llr(system, (1, 1))
-        change = _costs(system.bounds, main.grid, llr)["raw"].mean(main.times) - before
+        at_one = main
+        if settings.instances != (1, 1):
+            drawn = comparisons(table, main.sources, settings)
+            at_one = main.with_draws(tuple(each.llr(system, (1, 1)) for each in drawn))
+        change = at_one.cllr()["raw"] - before
         figures["generalisation", "validation"] = {"raw": Estimate.of(change)}
     else:
         figures["generalisation", "validation"] = "the system's file does not hold a validation of its own"

@@ -43,7 +43,7 @@ from lindley.system.system import System, row_digests
 from lindley.table.findings import listing, quoted
 from lindley.table.table import Table
 
-__all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "validate"]
+__all__ = ["Line", "Outcome", "Overlap", "Validation", "find_overlap", "require_new", "require_unit", "validate"]
 
 OTHER = 1_000_003
 
@@ -119,8 +119,8 @@ class Validation:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """log10 LR: as far as a case of the system is reported."""
-        return self.system.bounds
+        """log10 LR: as far as a case of so many measurements is reported."""
+        return self.system.bounds_for(*self.settings.instances)[0]
 
     @property
     def judged(self) -> Kind:
@@ -170,7 +170,7 @@ def validate(
     limits = load_criteria(file) if file is not None else cast(Criteria | None, criteria)
     overlap, remarks = find_overlap(system, table), []
     for each in (table, *([] if other is None else [other])):
-        remarks += _require_new(system, each, settings.allow_overlap) + _require_unit(system, each)
+        remarks += require_new(system, each, settings.allow_overlap) + require_unit(system, each)
     if other is not None and (shared := len(set(row_digests(other.values)) & set(row_digests(table.values)))):
         remarks.append(f"{other.name}: {shared} measurements are in {table.name} too, so that it is not another table")
     progress("validating", "LRs", 0.0)
@@ -214,7 +214,8 @@ def find_overlap(system: System, table: Table) -> Overlap:
     return Overlap(int(known.sum()), len(labels), len(known), len(table.sources), labels)
 
 
-def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
+def require_new(system: System, table: Table, allowed: bool) -> list[str]:
+    """Refuse a table that the system was trained on, or say so where that is ``allowed``."""
     if not system.digests:
         return [f"{table.name}: the system is private, and cannot tell whether it was trained on these measurements"]
     overlap = find_overlap(system, table)
@@ -228,7 +229,7 @@ def _require_new(system: System, table: Table, allowed: bool) -> list[str]:
     return [f"{table.name}: {overlap}. Figures on them flatter the system"]
 
 
-def _require_unit(system: System, table: Table) -> list[str]:
+def require_unit(system: System, table: Table) -> list[str]:
     """Refuse a table that lies far outside the population: it is in another unit, or of another material."""
     values, population = system.scaling(table.values), system.population
     absurd, foreign = sd_outside(system, values) > ABSURD_SD, looks_foreign(system, table.values)

@@ -1,11 +1,13 @@
-"""The options of the command line that say how a table is read: shared by all commands that read one."""
+"""The options that several commands take: above all those that say how a table is read."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,6 +17,7 @@ from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
+    from lindley.table.findings import Finding
     from lindley.table.table import Table
 
 __all__ = [
@@ -25,10 +28,21 @@ __all__ = [
     "MOST_SEED",
     "NEURAL",
     "READING",
+    "SYSTEM_ENDING",
+    "AsJson",
+    "SameLabels",
+    "Signed",
+    "SystemFile",
+    "Tables",
     "load_table",
+    "load_tables",
     "names",
     "read_mates",
+    "read_tables",
     "reads_table",
+    "require_place",
+    "takes_options",
+    "tell_findings",
 ]
 
 # what help texts say that there is: the names themselves are in lindley.system.names, which takes long to import
@@ -42,6 +56,23 @@ MATES = (
 MOST = 10**6
 """Splits, epochs, replicates or measurements that an option takes: more is a slip of the keys."""
 MOST_SEED = 2**63 - 1
+SYSTEM_ENDING = ".safetensors"
+
+SystemFile = Annotated[Path, typer.Argument(help="A system file that 'lindley train' wrote.")]
+Tables = Annotated[list[str], typer.Argument(help="CSV or .xlsx files, or named data sets.", metavar="TABLE…")]
+SameLabels = Annotated[
+    Literal["same", "different"] | None,
+    typer.Option(help="What a label stands for that is in two of the tables: the same source, or different ones."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Signed = Annotated[
+    Path | None,
+    typer.Option(
+        "--require-signature",
+        metavar="PUBLIC_KEY",
+        help="Refuse a system that was not signed with the private key of this one ('lindley sign').",
+    ),
+]
 
 READING: dict[str, tuple[Any, str]] = {
     "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),
@@ -80,14 +111,28 @@ def reads_table(*some: str) -> Callable[[Callable[..., None]], Callable[..., Non
 
     The command takes what was given of them as one argument, ``reading``, by the names of `DataConfig`.
     """
+    options = {name: READING[name] for name in some or READING}
+    return takes_options("reading", "Reading a table", options, data_options)
+
+
+def takes_options(
+    argument: str,
+    panel: str,
+    options: Mapping[str, tuple[Any, str]],
+    read: Callable[[Mapping[str, Any]], Any] = dict,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command further options, shown as a ``panel`` of its help: what each takes, and its help, by name.
+
+    The command takes what ``read`` makes of them as one ``argument``.
+    """
+    added = [_parameter(name, *option, panel) for name, option in options.items()]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "reading"]
-        added = [_parameter(name, *READING[name]) for name in some or READING]
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != argument]
 
         @wraps(command)
         def with_options(**given: Any) -> None:
-            command(reading=data_options({each.name: given.pop(each.name) for each in added}), **given)
+            command(**{argument: read({each.name: given.pop(each.name) for each in added})}, **given)
 
         with_options.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
         with_options.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
@@ -96,10 +141,10 @@ def reads_table(*some: str) -> Callable[[Callable[..., None]], Callable[..., Non
     return decorate
 
 
-def _parameter(name: str, kind: Any, text: str) -> Parameter:
+def _parameter(name: str, kind: Any, text: str, panel: str) -> Parameter:
     # a flag has no opposite: --allow-duplicates, and no --no-allow-duplicates
     declared = (f"--{name.replace('_', '-')}",) if kind is bool else ()
-    annotation = Annotated[kind, typer.Option(*declared, help=text, rich_help_panel="Reading a table")]
+    annotation = Annotated[kind, typer.Option(*declared, help=text, rich_help_panel=panel)]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=False if kind is bool else None, annotation=annotation)
 
 
@@ -136,9 +181,64 @@ def data_options(given: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
+def load_tables(tables: Sequence[str], reading: Mapping[str, Any], same_labels: Any = None, **further: Any) -> Table:
+    """What `read_tables` reads, after a warning of everything that is odd with it."""
+    return tell_findings(read_tables(tables, reading, same_labels, **further))
+
+
+def read_tables(tables: Sequence[str], reading: Mapping[str, Any], same_labels: Any = None, **further: Any) -> Table:
+    """One table, or several as one (`join_tables`); ``further`` settings are those of `read_table`."""
+    from lindley.experiment.config import DataConfig
+    from lindley.table.datasets import dataset_names
+    from lindley.table.findings import TableError
+    from lindley.table.join import join_tables
+
+    if len(tables) == 1:
+        if same_labels is not None:
+            raise LindleyError("--same-labels is about labels of several tables, and there is one: leave it out.")
+        return DataConfig(data=tables[0], **reading).load(**further)
+    parts: list[Table] = []
+    problems: list[Finding] = []
+    for each in tables:
+        own = {} if each in dataset_names() else reading
+        try:
+            parts.append(DataConfig(data=each, **own).load(**{"purpose": "part", **further}))
+        except TableError as error:
+            problems += error.findings
+    if problems:
+        raise TableError(problems)
+    allowed = bool(reading.get("allow_duplicates"))
+    return join_tables(parts, same_labels=same_labels, allow_duplicates=allowed)
+
+
 def load_table(data: DataConfig, **further: Any) -> Table:
     """The table, after a warning of everything that is odd with it; ``further`` settings are those of `read_table`."""
-    table = data.load(**further)
+    return tell_findings(data.load(**further))
+
+
+def tell_findings(table: Table) -> Table:
+    """Warn of everything that is odd with a table."""
     for finding in table.findings:
         warn(str(finding), finding.level)
     return table
+
+
+def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] = (), *, force: bool) -> None:
+    """Refuse before the work, and not after it: a place that cannot be written, and what is there unless ``force``."""
+    if out.suffix.lower() not in endings:
+        raise LindleyError(f"--out {out}: give a file that ends in {', '.join(endings)}")
+    if not out.parent.is_dir():
+        raise LindleyError(f"--out {out}: there is no folder {out.parent}. Make it first.")
+    inside = any(path.is_dir() and out.resolve().parent == path.resolve() for path in inputs)
+    if out.is_dir() or inside or (out.exists() and any(path.exists() and out.samefile(path) for path in inputs)):
+        raise LindleyError(f"--out {out} is a folder, or among the files that are read: give another name")
+    if out.exists() and not force:
+        raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise LindleyError(
+            f"--out {out}: nothing can be written to the folder {out.parent} ({error.strerror or error}). Name a file in "
+            "another folder."
+        ) from error

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums, count_pairs
 from lindley.llrs import Floats, LLRs
 
-__all__ = ["LEVEL", "Estimate", "bootstrap", "draw_sources", "replicates"]
+__all__ = ["LEVEL", "Estimate", "bootstrap", "draw_sources", "proportion", "replicates"]
 
 LEVEL = 0.95
 """The share of the replicates that an interval holds, unless another is asked for."""
@@ -54,6 +55,25 @@ class Estimate:
             lower = np.quantile(replicated, shares[0], method="lower")
             upper = np.quantile(replicated, shares[1], method="higher")
         return cls(value, float(lower), float(upper))
+
+
+def proportion(figure: Floats, units: float, level: float = LEVEL) -> Estimate:
+    """A share of pairs, and limits that are right when it is 0 too, where resampling finds nothing but 0.
+
+    ``figure`` is as in `Estimate.of`. If its replicates have the variance v, a share p is as certain as one of
+    n = p (1 − p)/v independent pairs, and the limits are the exact ones of p n events among n (Clopper and Pearson 1934, with
+    the effective number of Korn and Graubard 1998). Where all replicates agree, n is ``units``, the number of pairs that may
+    be taken as independent.
+
+    >>> round(proportion(np.zeros(100), units=315).upper, 4)
+    0.0116
+    """
+    value, variance = float(figure[0]), float(figure[1:].var())
+    n = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else units
+    events, tail = value * n, (1 - level) / 2
+    lower = float(stats.beta.ppf(tail, events, n - events + 1)) if events > 0 else 0.0
+    upper = float(stats.beta.ppf(1 - tail, events + 1, n - events)) if events < n else 1.0
+    return Estimate(value, min(lower, value), max(upper, value))
 
 
 def bootstrap(

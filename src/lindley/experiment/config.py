@@ -31,7 +31,7 @@ from lindley.shown import file_name
 from lindley.system.kinds import KINDS, MOST
 from lindley.system.names import FILES, ModelName
 from lindley.table.columns import BelowLimit, Decimal, Purpose
-from lindley.table.read import Examination, examine_table, read_table
+from lindley.table.read import read_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
 from lindley.table.workbook import Hidden
@@ -117,10 +117,6 @@ class DataConfig(_ShortForm):
     def load(self, purpose: Purpose = "split", **further: Any) -> Table:
         """Read the table with `read_table`, which takes ``further`` settings; every problem with it is a `LindleyError`."""
         return read_table(self.data, **{**self._settings(), "purpose": purpose, **further})
-
-    def examine(self) -> Examination:
-        """Read the table and report what is wrong or odd with it, instead of raising."""
-        return examine_table(self.data, **self._settings())
 
     def _settings(self) -> dict[str, Any]:
         """By the names that `read_table` has for them."""

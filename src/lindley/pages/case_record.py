@@ -33,7 +33,7 @@ from lindley.shown import visible
 from lindley.system.system import System, load
 from lindley.version import __version__
 
-__all__ = ["Record", "Verification", "reports_in", "verify_reports", "with_record"]
+__all__ = ["Record", "Verification", "case_of", "read_record", "reports_in", "verify_reports", "with_record"]
 
 REPORTS = (".html", ".htm", ".json")
 TOLERANCE = 1e-9
@@ -75,6 +75,7 @@ class _System(_Part):
 class _Interval(_Part):
     lower: FiniteFloat
     upper: FiniteFloat
+    how: str | None = None  # older versions have another interval
 
 
 class _Verbal(_Part):
@@ -162,7 +163,7 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
     for report in reports:
         record = None
         try:
-            record, page, problems = _read(report)
+            record, page, problems = read_record(report)
             system = known.find(record.system.sha256, report.parent)
         except LindleyError as error:
             yield Verification(report, record, "", (str(error),))
@@ -224,7 +225,7 @@ def _text(path: Path) -> str:
         raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
-def _read(path: Path) -> tuple[Record, str | None, list[str]]:
+def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
     """The record of a report, its page without the record, and what the digests say."""
     text, page, problems = _text(path), None, []
     is_page = path.suffix.lower() != ".json"
@@ -261,10 +262,7 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
     """Where a report and its case, computed again, part."""
     scale = record.words
     try:
-        trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
-        # What was refused, or asked for all the same, is told by the warnings of the report.
-        allowed = {"allow_outside": True, "allow_same_file": True}
-        case = evaluate_case(system, trace, ref, scale or load_scale("nfi"), record.verbal.language, None, **allowed)
+        case = case_of(record, system)
     except Refusal as refusal:
         return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"]
     except LindleyError as error:
@@ -276,8 +274,9 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
     if (record.interval is None) != (said.interval is None):
         problems.append("the report has an interval, and the system gives none, or the other way round")
     elif record.interval is not None and said.interval is not None:
-        pairs += [(f"{end} end of the interval", getattr(record.interval, end), getattr(said.interval, end))
-                  for end in ("lower", "upper")]  # fmt: skip
+        again = (said.interval.lower, said.interval.upper) if record.interval.how else _former_interval(case)
+        pairs += [("lower end of the interval", record.interval.lower, again[0]),
+                  ("upper end of the interval", record.interval.upper, again[1])]  # fmt: skip
     if record.by_group is not None and said.by_group is not None:
         pairs += [(name.replace("_", " "), value, getattr(said.by_group, name, value))
                   for name, value in record.by_group.items()]  # fmt: skip
@@ -298,6 +297,26 @@ def _parts(record: Record, page: str | None, system: System) -> list[str]:
         if page is not None:
             problems += _unsaid(page, case)
     return problems
+
+
+def _former_interval(case: Case) -> tuple[float, float]:
+    """As records had it that do not say how: the central 90 % of the replicates, moved from their median to the LR."""
+    replicates = case.system.llr_replicates(case.trace.side, case.ref.side)
+    lower, middle, upper = np.quantile(replicates, [0.05, 0.5, 0.95])
+    return case.explanation.log10_lr + lower - middle, case.explanation.log10_lr + upper - middle
+
+
+def case_of(record: Record, system: System) -> Case:
+    """The case of a record, evaluated by a system.
+
+    Raises:
+        LindleyError: if its measurements do not read, or there is no LR to give.
+    """
+    trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
+    # What was refused, or asked for all the same, is told by the warnings of the report.
+    allowed = {"allow_outside": True, "allow_same_file": True}
+    scale = record.words or load_scale("nfi")
+    return evaluate_case(system, trace, ref, scale, record.verbal.language, None, **allowed)
 
 
 def _unsaid(page: str, case: Case) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import yaml
 
@@ -30,6 +30,7 @@ __all__ = [
     "describe_case",
     "describe_system",
     "describe_training",
+    "described_file",
     "reading",
     "verbal_range",
 ]
@@ -226,6 +227,8 @@ def describe_system(system: System, claimed: str | None) -> str:
         )
         facts += [
             ("Trained on", f"{data.get('name', UNKNOWN)}, SHA-256 {data.get('sha256', UNKNOWN)}"),
+            *(("", described_file(each)) for each in system.background),
+            *_updates(about.get("updates")),
             ("Made", f"{about.get('created', UNKNOWN)}; {made}"),
         ]
     lines = []
@@ -239,6 +242,20 @@ def describe_system(system: System, claimed: str | None) -> str:
         rest = f"Of an experiment with {len(system.splits)} splits; not trained for casework."
         return "\n".join([*lines, "", rest, "", textwrap.fill(digest, WIDTH)])
     return "\n".join([*lines, "", describe_training(system), "", textwrap.fill(digest, WIDTH)])
+
+
+def _updates(record: Any) -> list[tuple[str, str]]:
+    """The system that this one takes the place of, if any."""
+    if not isinstance(record, Mapping):
+        return []
+    return [("Updates", f"{record.get('file', UNKNOWN)}, SHA-256 {record.get('sha256', UNKNOWN)}")]
+
+
+def described_file(record: Mapping[str, Any]) -> str:
+    """A file of the training data, or a table that was none, as a system remembers it."""
+    name = record.get("file", record.get("table", UNKNOWN))
+    counts = f"{record.get('rows', '?')} measurements of {record.get('sources', '?')} sources"
+    return f"{name}: {counts}, SHA-256 {record.get('sha256', UNKNOWN)}"
 
 
 def _gives_away(system: System) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,9 +39,21 @@ from lindley.system.system import System
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["CHARACTERISTICS", "METRICS", "Metric", "limit", "render_validation", "rows", "write_validation"]
+__all__ = [
+    "CHARACTERISTICS",
+    "METRICS",
+    "Metric",
+    "estimate_json",
+    "limit",
+    "render_validation",
+    "rows",
+    "table_json",
+    "write_pair",
+    "write_validation",
+]
 
 FORMAT = "lindley-validation/1"
+FILES = ("validation.html", "validation.json")
 WIDTH, HEIGHT = 3.7, 3.0
 OUTCOMES = {"pass": "✓ pass", "fail": "✗ fail", "not judged": "✗ not judged", "no criterion": "no criterion"}
 VERDICTS = {
@@ -66,11 +78,13 @@ METRICS = {(name, key): Metric(**metric) for name, words in _WORDS.items() for k
 
 
 def write_validation(validation: Validation, folder: Path) -> None:
-    """Both files, or neither: they take their names when both are written in full."""
-    files = {
-        "validation.json": json_text(to_json(validation), indent=1),
-        "validation.html": render_validation(validation),
-    }
+    """The page and its figures."""
+    write_pair(folder, FILES, render_validation(validation), to_json(validation))
+
+
+def write_pair(folder: Path, names: tuple[str, str], page: str, content: Mapping[str, Any]) -> None:
+    """A page and its JSON: both files, or neither; they take their names when both are written in full."""
+    files = dict(zip(names, (page, json_text(content, indent=1)), strict=True))
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".validation-") as beside:
             for name, text in files.items():
@@ -225,7 +239,7 @@ def to_json(v: Validation) -> dict[str, Any]:
             {
                 "trace": step.instances[0],
                 "ref": step.instances[1],
-                "cllr": {"raw": _estimate(step.raw), "bounded": _estimate(step.bounded)},
+                "cllr": {"raw": estimate_json(step.raw), "bounded": estimate_json(step.bounded)},
                 "cllr_min": step.cllr_min,
             }
             for step in v.steps
@@ -252,8 +266,8 @@ def to_json(v: Validation) -> dict[str, Any]:
             "validation": about.get("validation"),
             "data": about.get("data"),
         },
-        "data": _data(v.table),
-        "other": None if v.other is None else _data(v.other),
+        "data": table_json(v.table),
+        "other": None if v.other is None else table_json(v.other),
         "made": {"date": today(), "lindley": __version__, "versions": versions()},
     }
 
@@ -293,7 +307,8 @@ def _table(table: Table) -> str:
     return f"{table.name}: {len(table.values)} measurements of {len(table.sources)} sources, SHA-256 {table.sha256()}"
 
 
-def _data(table: Table) -> dict[str, Any]:
+def table_json(table: Table) -> dict[str, Any]:
+    """A table by its digest, its size and what is odd with it."""
     return {
         "name": table.name,
         "sha256": table.sha256(),
@@ -310,15 +325,16 @@ def _line(line: Line) -> dict[str, Any]:
         "title": METRICS[line.characteristic, line.metric].title,
         "unit": METRICS[line.characteristic, line.metric].unit,
         "judged": line.judged,
-        "raw": _estimate(line.raw),
-        "bounded": _estimate(line.bounded),
+        "raw": estimate_json(line.raw),
+        "bounded": estimate_json(line.bounded),
         "criterion": None if line.criterion is None else line.criterion.model_dump(exclude_none=True),
         "outcome": line.outcome,
         "why": line.why,
     }
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+def estimate_json(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """A figure and its interval; null stands for an infinite end."""
     if estimate is None:
         return None
     return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lindley.calibration import Chain
 from lindley.errors import LindleyError
-from lindley.llrs import LLRs
+from lindley.llrs import Floats, LLRs
 from lindley.models.fitting import Fitted, History, Progress, Task, silent
 from lindley.models.gaussianise import Gaussianiser, GaussianiserName, fit_gaussianiser
 from lindley.models.neural.integration import integrate_common, integrate_varying
@@ -53,6 +53,9 @@ class Material:
     seed: int
     where: str = "the sources to fit on"  # for messages
     is_replicate: bool = False  # learns from a draw of the sources of the first run; replicates come last
+    also: tuple[
+        Part, ...
+    ] = ()  # pairs of other numbers of instances, to be scored like ``pairs``: nothing is fitted on them
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Settings:
 
 
 DEFAULTS = Settings()
+_HeldOut = tuple[tuple[LLRs, ...], tuple[LLRs, ...]]
+"""LLRs of the pairs of the first runs; and of those of other numbers of instances of the first run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +82,7 @@ class Stage:
     system: System
     held_out: tuple[LLRs, ...]  # of the pairs of the first runs, which the system had not seen
     history: History | None = None  # of a training
+    also: tuple[LLRs, ...] = ()  # of the pairs of other numbers of instances of the first run
 
 
 def fit_family(
@@ -179,8 +185,8 @@ class _Family:
             model=fitted.model,
             calibrations=(Chain((), ()),) * len(self.materials),
         )
-        held_out = self._scored(system) if self.unseen else self._crossed(fitted)
-        return Stage(self.name, system, held_out, fitted.history)
+        held_out, also = self._scored(system) if self.unseen else self._crossed(fitted)
+        return Stage(self.name, system, held_out, fitted.history, also)
 
     def integrated(self, name: ModelName, before: Stage) -> Stage:
         """The variance integrated out."""
@@ -192,26 +198,34 @@ class _Family:
             options: dict[str, Any] = {key: value for key, value in name.options if key in own}
             model = integrate_varying(model, self.unseen, seeds=self.seeds, **options)
         system = replace(before.system, name=str(name), model=model)
-        return Stage(name, system, self._scored(system))
+        held_out, also = self._scored(system)
+        return Stage(name, system, held_out, None, also)
 
-    def _scored(self, system: System) -> tuple[LLRs, ...]:
+    def _scored(self, system: System) -> _HeldOut:
         """LLRs of unseen pairs by the models themselves."""
         pairs = {
             run: self._prepared(each.pairs, run) for run, each in enumerate(self.materials) if each.pairs is not None
         }
         if not pairs:
-            return ()
+            return (), ()
         model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
         matrices = score(model, [part.trace for part in parts], [part.ref for part in parts])
-        return tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True))
-
-    def _crossed(self, fitted: Fitted) -> tuple[LLRs, ...]:
-        """LLRs of pairs by models of other folds, each with a Gaussianiser of its own."""
-        return tuple(
-            self._crossed_run(fitted, run, each.pairs) for run, each in enumerate(self.materials) if each.pairs
+        also = [self._prepared(part, 0) for part in self.materials[0].also]
+        return (
+            tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True)),
+            tuple(part.llrs(score(system.point, [part.trace], [part.ref])[0]) for part in also),
         )
 
-    def _crossed_run(self, fitted: Fitted, run: int, pairs: Part) -> LLRs:
+    def _crossed(self, fitted: Fitted) -> _HeldOut:
+        """LLRs of pairs by models of other folds, each with a Gaussianiser of its own."""
+        found = [
+            self._crossed_run(fitted, run, (each.pairs, *each.also))
+            for run, each in enumerate(self.materials)
+            if each.pairs is not None
+        ]
+        return tuple(each[0] for each in found), tuple(found[0][1:]) if found else ()
+
+    def _crossed_run(self, fitted: Fitted, run: int, pairs: Sequence[Part]) -> list[LLRs]:
         assert fitted.again is not None
         again, scaling, material = fitted.again(run), self.scalings[run], self.materials[run]
 
@@ -222,7 +236,8 @@ class _Family:
             return again(_with(rest, change)), lambda part: _with(part, change)
 
         everything = _with(material.learn, scaling)
-        return cross_fitted(everything, _with(pairs, scaling), learn, stream(material.seed, "folds"))
+        scaled = [_with(part, scaling) for part in pairs]
+        return cross_fitted(everything, scaled, learn, stream(material.seed, "folds"))
 
     def _prepared(self, part: Part, run: int) -> Part:
         scaled = _with(part, self.scalings[run])
@@ -237,7 +252,8 @@ def _calibrated(name: ModelName, before: Stage) -> Stage:
     added = [*fitted, *[fitted[0]] * (before.system.runs - len(fitted))]
     chains = tuple(chain.then(one) for chain, one in zip(before.system.calibrations, added, strict=True))
     held_out = tuple(llrs.map(one) for llrs, one in zip(before.held_out, fitted, strict=True))
-    return Stage(name, replace(before.system, name=str(name), calibrations=chains), held_out)
+    also = tuple(llrs.map(fitted[0]) for llrs in before.also)
+    return Stage(name, replace(before.system, name=str(name), calibrations=chains), held_out, None, also)
 
 
 def _gaussianiser(name: ModelName, part: Part, seed: int) -> Gaussianiser:
@@ -258,31 +274,40 @@ def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = F
     return fold[code]
 
 
-def cross_fitted(everything: Part, pairs: Part, learn: Learn, rng: np.random.Generator) -> LLRs:
+def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.random.Generator) -> list[LLRs]:
     """LLRs of the pairs inside every fold, by a model of the other folds; groups of sources stay in one fold.
 
-    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them; a model learns from all instances
-    of the other folds.
+    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several that are
+    kept apart; a model learns from all instances of the other folds.
     """
     fold = deal_folds(everything.groups, rng)
-    same, different, mates = [], [], []
+    found: list[list[tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]]] = [[] for _ in pairs]
     for number in range(int(fold.max()) + 1):
-        inside = np.isin(pairs.groups, everything.groups[fold == number])
-        held_out = pairs.rows(inside)
-        if len(held_out.ref.source) < 1 or len(held_out.trace.source) < 2:
+        inside = [part.rows(np.isin(part.groups, everything.groups[fold == number])) for part in pairs]
+        usable = [len(part.ref.source) >= 1 and len(part.trace.source) >= 2 for part in inside]
+        if not any(usable):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # shrinkage is told of the whole
             model, prepare = learn(everything.rows(fold != number))
-        part = prepare(held_out)
-        matrix = score(model, [part.trace], [part.ref])[0]
-        is_same = part.trace.source[:, None] == part.ref.source
-        same.append(matrix[is_same])
-        different.append(matrix[~is_same])
-        mates.append(part.is_mate[~is_same])
-    if not same:
+        for matrices, held_out, usable_here in zip(found, inside, usable, strict=True):
+            if usable_here:
+                part = prepare(held_out)
+                is_same = part.trace.source[:, None] == part.ref.source
+                matrices.append((score(model, [part.trace], [part.ref])[0], is_same, part.is_mate))
+    if not all(found):
         raise LindleyError(
             "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
         )
-    weight = weigh_mates(np.concatenate(mates), pairs.mates)
-    return LLRs(np.concatenate(same), np.concatenate(different), None, weight)
+    return [_together(matrices, part.mates) for matrices, part in zip(found, pairs, strict=True)]
+
+
+def _together(matrices: Sequence[tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]], mates: float | None) -> LLRs:
+    """The LLRs of several matrices of pairs, given with which of them are same-source and which are mates."""
+    same, different, is_mate = (
+        np.concatenate(each)
+        for each in zip(
+            *((llr[is_same], llr[~is_same], mate[~is_same]) for llr, is_same, mate in matrices), strict=True
+        )
+    )
+    return LLRs(same, different, None, weigh_mates(is_mate, mates))

@@ -15,8 +15,8 @@ __all__ = ["run_seed", "stream", "today", "versions"]
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 """What the numbers of a result depend on, besides this package."""
-Purpose = Literal["folds", "unseen", "pairs", "replicates", "series"]
-_STREAMS: dict[Purpose, int] = {"folds": 5, "unseen": 7, "pairs": 17, "replicates": 19, "series": 23}
+Purpose = Literal["folds", "unseen", "pairs", "replicates", "series", "shapes"]
+_STREAMS: dict[Purpose, int] = {"folds": 5, "unseen": 7, "pairs": 17, "replicates": 19, "series": 23, "shapes": 29}
 
 
 def run_seed(seed: int, run: int) -> int:

@@ -220,6 +220,12 @@ def _require_facts(system: System, about: Mapping[str, Any]) -> None:
         raise ValueError(
             f"bounds of {bounds[0]:g} and {bounds[1]:g} are more than {same} and {different} pairs support"
         )
+    most = -np.log10(sources + 1) - BOUND_STEP, np.log10(sources**2 + 1) + BOUND_STEP
+    for shape, (lower, upper) in system.casework.shapes if system.casework is not None else ():
+        if not (len(shape) == 2 and all(type(count) is int and 0 < count < 1000 for count in shape)):
+            raise ValueError(f"numbers of measurements {shape}")
+        if not (isinstance(lower, float) and isinstance(upper, float) and most[0] <= lower <= 0 <= upper <= most[1]):
+            raise ValueError(f"bounds of {shape} measurements")
     if not isinstance(validation.get("how"), str) or about.get("bootstrap") != system.runs - 1:
         raise ValueError("its validation, or the number of its replicates")
     figures = [validation.get(key) for key in FIGURES]

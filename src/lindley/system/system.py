@@ -37,6 +37,8 @@ from lindley.system.storage import (
     stored_classes,
     to_bytes,
 )
+from lindley.table.columns import split_unit
+from lindley.table.findings import listing, quoted
 from lindley.table.frames import by_name, columns_of
 from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -50,9 +52,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests", "squared_distance"]
 
-FORMAT = "lindley-system/4"
+FORMAT = "lindley-system/5"
 OLDEST = 3
-"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known."""
+"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known. Since 5 it
+holds the bounds of cases of several measurements; before, those of one against one do."""
+Shape = tuple[int, int]
+Index = NDArray[np.intp]
 OF_THE_FILE = ("file", "file_sha256", "signed_by")
 """What ``about`` tells of the file that a system was read from; no file says that of itself."""
 
@@ -77,9 +82,11 @@ class KnownSources:
 class Casework:
     """What a system needs for cases beside its LRs."""
 
-    bounds: tuple[float, float]  # log10 LR: what the validation pairs support
+    bounds: tuple[float, float]  # log10 LR: what the validation pairs support, of one instance against one
     population: KnownSources
     digests: tuple[str, ...]  # of the instances that it was trained and validated on; none of a private system
+    shapes: tuple[tuple[Shape, tuple[float, float]], ...] = field(default=(), metadata={"since": 5})
+    """Trace and ref instances of further validation pairs, and the bounds of an LR of so many."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,8 +148,23 @@ class System:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """log10 LR: what the validation pairs support."""
+        """log10 LR: what the validation pairs support, of one instance against one."""
         return self._for_casework().bounds
+
+    def bounds_for(self, n_trace: int, n_ref: int) -> tuple[tuple[float, float], Shape]:
+        """The bounds of an LR of so many instances, and of how many those validation pairs are that they come from.
+
+        These are as many, or the most that were validated of no more of either.
+        """
+        known = {(1, 1): self.bounds, **dict(self._for_casework().shapes)}
+        shape = max((s for s in known if s[0] <= n_trace and s[1] <= n_ref), key=lambda s: (sum(s), min(s)))
+        return known[shape], shape
+
+    def bounds_of_pairs(self, n_trace: Index, n_ref: Index) -> Floats:
+        """`bounds_for` every pair of traces and refs of so many instances: lower and upper (2, traces, refs)."""
+        (trace, i), (ref, j) = (np.unique(counts, return_inverse=True) for counts in (n_trace, n_ref))
+        known = np.array([[self.bounds_for(m, n)[0] for n in ref.tolist()] for m in trace.tolist()])
+        return np.moveaxis(known[i[:, None], j], -1, 0)
 
     @property
     def population(self) -> KnownSources:
@@ -167,6 +189,12 @@ class System:
         """The share of different-source pairs that are of one group, as it was fitted and calibrated for; None: no groups."""
         share = self.about.get("mates", {}).get("share")
         return None if share is None else float(share)
+
+    @property
+    def background(self) -> list[Mapping[str, Any]]:
+        """The files that it was trained on, as it remembers them: name, SHA-256, rows and sources; none of an older system."""
+        files = self.about.get("data", {}).get("files")
+        return [each for each in files if isinstance(each, Mapping)] if isinstance(files, list) else []
 
     @cached_property
     def sha256(self) -> str:
@@ -260,6 +288,10 @@ class System:
         plain list. Columns by name do as well, in any order: a dictionary, or a data frame. A system that divides by a
         reference finds it there under its name, or in arrays as one more column, the last.
 
+        A frame may have further columns, which take no part: other features, times, notes. It is one item, however: where a
+        column ``source``, or any other column of text, says different things in its rows, they may be several items, and the
+        frame is refused. ``frame[list(system.columns)]`` has the columns that are needed and no others.
+
         >>> system.llr([[2.90, 2.49, 2.15]], [[2.93, 2.51, 2.17], [2.91, 2.50, 2.16]])  # doctest: +SKIP
         2.31
         >>> system.llr({"K39": [2.90], "Ti49": [2.49], "Mn55": [2.15]}, ref)  # doctest: +SKIP
@@ -345,10 +377,13 @@ class System:
     def instances(self, item: Any, name: str) -> Floats:
         """One item, as `llr` takes it, as an array (instances, columns)."""
         columns = self.columns
+        named = columns_of(item)
+        if named is not None:
+            _refuse_several_items(named, columns, name)
         try:
             array = (
-                by_name(item, columns, name, self.column_units)
-                if columns_of(item) is not None
+                by_name(named, columns, name, self.column_units)
+                if named is not None
                 else np.asarray(item, dtype=np.float64)
             )
         except (TypeError, ValueError) as error:
@@ -397,6 +432,22 @@ class System:
         about = {key: value for key, value in about.items() if key not in OF_THE_FILE}
         about |= {"file": Path(path).name, "file_sha256": hashlib.sha256(data).hexdigest()}
         return replace(system, about=about)
+
+
+def _refuse_several_items(named: Mapping[str, NDArray[Any]], wanted: Sequence[str], name: str) -> None:
+    """Of a frame that is given as one item, a column that may tell several apart: nothing is pooled in silence."""
+    known = {column.casefold() for column in wanted}
+    for column, cells in named.items():
+        if known & {column.casefold(), split_unit(column)[0].casefold()}:
+            continue
+        told = list(dict.fromkeys(cell for cell in cells.tolist() if cell is not None))
+        labels = column.casefold() == "source" or any(isinstance(cell, str) for cell in told)
+        if labels and len(told) > 1:
+            raise LindleyError(
+                f"{name}: the column '{column}' differs within what would be one item ({listing(quoted(told), 4)}): does it "
+                "tell items apart? If so, give the rows of one item at a time; if it does not matter, give the columns of the "
+                "system alone, frame[list(system.columns)]"
+            )
 
 
 def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:

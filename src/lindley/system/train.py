@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from lindley.calibration import Elub
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import summary
+from lindley.llrs import LLRs
 from lindley.models.classical import estimate_moments
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
@@ -34,13 +35,15 @@ from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, mate_sh
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["Trained", "disguised", "fit_table", "train"]
+__all__ = ["Trained", "disguised", "fit_table", "shapes_in", "train"]
 
 VALIDATION = 1 / 3
 """Of the sources, kept from a network."""
 MIN_SOURCES = 10
 PRIVATE_SHARE = 0.1
 """Of the variance between sources that is noise in a private system."""
+SHAPE_MOST, SHAPE_SHARE, SHAPE_SOURCES = 6, 0.5, 20
+"""Bounds of a case of several measurements come from pairs like it, of so many measurements in all, and of so many sources."""
 Rows = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Progress = Callable[[str, str, float], None]
@@ -61,7 +64,7 @@ def train(
     """Train a system for casework on all sources of a table.
 
     Args:
-        table: as `lindley.read_table` reads it.
+        table: as `lindley.read_table` reads it; or several, as `lindley.join_tables` makes them one.
         model: its name, as in ``lindley run``: ``robust``, ``tlm-kde``, ``tlm+logistic``, ``ntlm-single-pairs-n1-varying`` ….
         options: of the model, such as ``{"epochs": 500}`` of a network.
         replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
@@ -108,7 +111,7 @@ def train(
             settings=settings,
         )
     system, llrs = trained.stage.system, trained.stage.held_out[0]
-    bounds = Elub.fit(llrs)
+    shapes = tuple(zip(trained.shapes, map(_bounds, trained.stage.also), strict=True))
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
     metrics = {key: float(value) if np.isfinite(value) else None for key, value in summary(llrs).items()}
     about = {
@@ -123,6 +126,7 @@ def train(
             "sources": len(table.sources),
             "groups": len(np.unique(table.group)),
             "rows": len(table.values),
+            "files": [_origin(each) for each in table.parts or (table,)],
         },
         "validation": {
             "how": trained.how,
@@ -140,13 +144,18 @@ def train(
     progress("done", "", 1.0)
     return replace(
         system,
-        casework=Casework(
-            (float(bounds.lower), float(bounds.upper)),
-            known,
-            () if private else row_digests(table.values),
-        ),
+        casework=Casework(_bounds(llrs), known, () if private else row_digests(table.values), shapes),
         about=about,
     )
+
+
+def _origin(table: Table) -> dict[str, Any]:
+    """Where the measurements come from: a file with its digest; or a table that was in memory, or is known by its name."""
+    counts = {"rows": len(table.values), "sources": len(table.sources)}
+    if len(table.files) == 1:
+        ((name, digest),) = table.files
+        return {"file": name, "sha256": digest, **counts}
+    return {"table": table.name, "sha256": table.sha256(), **counts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +165,7 @@ class Trained:
     stage: Stage
     kept: Rows  # (rows,) of the table
     how: str  # the pairs were held out
+    shapes: tuple[tuple[int, int], ...] = ()  # trace and ref instances of the further pairs of the stage
 
 
 def fit_table(
@@ -182,7 +192,8 @@ def fit_table(
         validation: the share of the sources that is kept from a network.
         instances: trace and ref instances of the pairs that a calibration is fitted on; sources with fewer have no part.
         keep: keep that share from any model, for somebody else's use.
-        validated: whether LLRs of held-out pairs are wanted also where no calibration needs them.
+        validated: whether LLRs of held-out pairs are wanted also where no calibration needs them, and of pairs of other numbers
+            of instances beside them (`shapes_in`).
         mates: how often two different sources are of one group.
         to_learn: the same rows with other values, for the models to learn from; pairs have the values of the table.
         settings: how to fit.
@@ -201,14 +212,37 @@ def fit_table(
     pairs = None
     if name.calibrations or validated:
         pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
+    rows, rng = unseen if trained else seen, stream(own, "shapes")
+    shapes = shapes_in(table.source[rows]) if validated else ()
+    also = tuple(_drawn(table, rows, rng, *shape) for shape in shapes)
     again = stream(own, "replicates")
-    materials = [Material(learn, others, pairs, own, table.name)]
+    materials = [Material(learn, others, pairs, own, table.name, also=also)]
     for run in range(1, replicates + 1):
         part, pairs = _replicate(table, to_learn, seen, unseen, name, instances, again)
         materials.append(Material(part, others, pairs, run_seed(seed, run), table.name, True))
     materials = [_with_mates(each, mate_share(table, mates)) for each in materials]
     *_, stage = fit_family(name.family, materials, table, settings)
-    return Trained(stage, kept, _how(name, table))
+    return Trained(stage, kept, _how(name, table), shapes)
+
+
+def shapes_in(source: NDArray[np.str_]) -> tuple[tuple[int, int], ...]:
+    """The numbers of trace and ref instances beside 1 × 1 that a table has enough of: up to six in all.
+
+    Enough: half of the sources that give a 1 × 1 pair, and twenty of them at least, have that many instances.
+
+    >>> shapes_in(np.repeat(np.arange(30).astype(str), 4))
+    ((1, 2), (2, 1), (1, 3), (2, 2), (3, 1))
+    """
+    counts = np.unique(source, return_counts=True)[1]
+    enough = max(SHAPE_SOURCES, SHAPE_SHARE * int((counts >= 2).sum()))
+    totals = [total for total in range(3, SHAPE_MOST + 1) if (counts >= total).sum() >= enough]
+    return tuple((n_trace, total - n_trace) for total in totals for n_trace in range(1, total))
+
+
+def _bounds(llrs: LLRs) -> tuple[float, float]:
+    """log10 LR: what pairs support."""
+    bounds = Elub.fit(llrs)
+    return float(bounds.lower), float(bounds.upper)
 
 
 def disguised(table: Table, rng: np.random.Generator, share: float = PRIVATE_SHARE) -> Table:
@@ -232,8 +266,8 @@ def disguised(table: Table, rng: np.random.Generator, share: float = PRIVATE_SHA
 def _with_mates(material: Material, share: float | None) -> Material:
     """The same material, with the share of mates that its pairs stand for."""
     parts = {name: getattr(material, name) for name in ("learn", "unseen", "pairs")}
-    given = {name: replace(part, mates=share) for name, part in parts.items() if part is not None}
-    return replace(material, **given)
+    given: dict[str, Any] = {name: replace(part, mates=share) for name, part in parts.items() if part is not None}
+    return replace(material, **given, also=tuple(replace(part, mates=share) for part in material.also))
 
 
 def _require_explainable(name: ModelName) -> None:

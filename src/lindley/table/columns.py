@@ -34,7 +34,7 @@ __all__ = [
     "split_unit",
 ]
 
-Purpose = Literal["split", "whole", "case"]
+Purpose = Literal["split", "whole", "part", "case"]
 Decimal = Literal[".", ","]
 BelowLimit = Literal["half", "limit", "sqrt2"]
 """What a value below the detection limit is read as: half of the limit, the limit itself, or the limit over √2."""

@@ -113,8 +113,9 @@ def read_table(
             ``sqrt2``, the limit over √2, with a warning; else they are an error.
         allow_duplicates: accept rows that repeat another of the same source, with a warning.
         purpose: a table to ``split`` needs six sources, some with replicates. A ``whole`` one, that is used as it is, may
-            hold few. The items of a ``case`` are not checked against each other; without a column ``source`` a file is one
-            item, and a folder of files is read as one table.
+            hold few. A ``part`` is joined to others (`join_tables`), and checked with them. The items of a ``case`` are not
+            checked against each other; without a column ``source`` a file is one item, and a folder of files is read as one
+            table.
         name: what the table is called; else by its file.
 
     Raises:
@@ -206,6 +207,8 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
 def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
     if reading.purpose == "case":
         return check_range(data) + check_rows(data, of_a_case=True)
+    if reading.purpose == "part":
+        return check_range(data) + check_rows(data, allow_duplicates=reading.allow_duplicates)
     findings = check_counts(data, to_split=reading.purpose == "split") if data.labels.complete else []
     findings += check_features(data, logged=logged)
     if data.labels.complete:

@@ -46,6 +46,7 @@ class Table:
     raw: NDArray[np.float64] | None = None  # (rows, columns) before a transform; the reference last
     files: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of what was read
     reference_unit: str | None = None  # of what the features were divided by, where it is known
+    parts: tuple[Table, ...] = ()  # the tables that it was joined of, as they were; none of one that was read alone
 
     def __post_init__(self) -> None:
         rows = len(self.values)

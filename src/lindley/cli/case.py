@@ -1,0 +1,287 @@
+"""Cases: ``case`` evaluates them, and writes their reports, their matrix and their log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from lindley.cli.console import print_table, say, say_json, say_prose, show_progress
+from lindley.cli.options import AsJson, Signed, SystemFile, reads_table, require_place, takes_options
+from lindley.errors import LindleyError
+from lindley.settings import setting
+from lindley.shown import file_name
+
+if TYPE_CHECKING:
+    from lindley.casework.case import Batch, Case, Evidence
+
+__all__ = ["case"]
+
+REPORT = "What the report says"
+REPORT_ENDINGS = (".html", ".htm", ".json", ".csv", ".xlsx")
+NOTES: dict[str, tuple[Any, str]] = {
+    "case": (str | None, "The number of the case."),
+    "examiner": (str | None, "Who examined it."),
+    "laboratory": (str | None, "Where it was examined."),
+    "method": (str | None, "How it was measured."),
+    "trace_label": (str | None, "What the trace is called."),
+    "trace_number": (str | None, "Its number in the books."),
+    "ref_label": (str | None, "What the reference is called."),
+    "ref_number": (str | None, "Its number in the books."),
+    "h1": (
+        str | None,
+        "The proposition of the same source, as a sentence; {trace} and {ref} in it are their labels. Default: that of the "
+        "scale.",
+    ),
+    "h2": (str | None, "The proposition of another source, likewise."),
+}
+"""What is said of a case, by the names of `CaseNotes`."""
+
+
+@reads_table("ignore_columns", "sheet", "hidden", "decimal", "below_limit")
+@takes_options("given", REPORT, NOTES)
+def case(
+    system: SystemFile,
+    trace: Annotated[Path, typer.Option(help="The measurements of the trace: a table; or a folder of tables.")],
+    ref: Annotated[Path, typer.Option(help="The measurements of the reference: a table; or a folder of tables.")],
+    reading: dict[str, Any],
+    given: dict[str, str | None],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.html, .xlsx, .csv or "
+            ".json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
+    as_json: AsJson = False,
+    source_column: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that tells items apart. Default: 'source', where there is one; else a file is one item.",
+            rich_help_panel="Reading a table",
+        ),
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="Verbal scale: nfi, enfsi, or a YAML file.", rich_help_panel=REPORT)
+    ] = "nfi",
+    language: Annotated[
+        Literal["en", "nl"], typer.Option(help="Of the sentences for the court.", rich_help_panel=REPORT)
+    ] = "en",
+    case_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2; options win.",
+            rich_help_panel=REPORT,
+        ),
+    ] = None,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            help="Give an LR of items that look like another unit or another method all the same; the report says so.",
+        ),
+    ] = False,
+    allow_same_file: Annotated[
+        bool,
+        typer.Option(
+            "--allow-same-file",
+            help="Give an LR of one file, or of the same rows, on both sides, to test the method; the report says so.",
+        ),
+    ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="LINDLEY_LOG",
+            help="Add the case to this log (lindley-log.jsonl), which is begun if it is not there; 'lindley log' checks it.",
+        ),
+    ] = None,
+    require_signature: Signed = None,
+) -> None:
+    """Evaluate a case: the LR of a trace and a reference, what it is made of, and whether it can be trusted.
+
+    Tables with several traces or references give the matrix of all LRs. Exit status: 0, or 2 with the reason if there is no
+    LR to give; then nothing is printed on standard output, and nothing is written.
+    """
+    into_folder = out is not None and (out.is_dir() or not out.suffix)
+    if (
+        out is not None
+        and into_folder
+        and any(path.is_dir() and out.resolve() == path.resolve() for path in (trace, ref))
+    ):
+        raise LindleyError(f"--out {out} is a folder that is read: give another")
+    if out is not None and not into_folder:
+        require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
+    if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
+        raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
+    from lindley.casework.laboratory import load_scale, read_notes
+
+    words = load_scale(scale)
+    told = read_notes(case_file, given)
+
+    from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
+    from lindley.casework.log import add_to_log, entry_of, require_log
+    from lindley.system.system import load
+
+    if log is not None:
+        require_log(log)
+    loaded = load(system, signed_by=require_signature)
+    settings = {"source": source_column} | {name.removesuffix("_columns"): value for name, value in reading.items()}
+    traces, refs = _every_problem(
+        lambda: read_evidence(loaded, trace, "trace", **settings), lambda: read_evidence(loaded, ref, "ref", **settings)
+    )
+    command = _command(
+        system, trace=trace, ref=ref, source_column=source_column, **reading,
+        scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
+        **told, allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
+        require_signature=require_signature, out=out,
+    )  # fmt: skip
+    notes = Notes(**told, command=command)
+
+    def keep(evaluated: Case | Batch, report: Path | None) -> None:
+        if log is None:
+            return
+        try:
+            add_to_log(log, [entry_of(evaluated, notes, report)])
+        except LindleyError as error:
+            written = "" if report is None else f" {report} was written, and is not in the log."
+            raise LindleyError(f"{error}{written}") from error
+
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+
+    def evaluate_pair(one: Evidence, other: Evidence) -> Case:
+        return evaluate_case(loaded, one, other, words, language, notes, **allowed)
+
+    if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
+        evaluated = evaluate_pair(traces, refs)
+        _write_case(evaluated, out, force)
+        keep(evaluated, out)
+        _show_case(evaluated, out, as_json)
+        return
+    _refuse_names_of_one(told, traces, refs)
+    batch = evaluate_batch(loaded, traces, refs, command, language, **allowed)
+    if out is not None and into_folder:
+        _write_reports(batch, evaluate_pair, out, force, keep)
+    else:
+        _write_matrix(batch, out, force)
+        keep(batch, out)
+    _show_batch(batch, out, as_json)
+
+
+def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
+    """A label or a number is of one item; those of several are in their table."""
+    for evidence in sides:
+        for name in (f"{evidence.which}_label", f"{evidence.which}_number"):
+            if name in told and len(evidence.labels) > 1:
+                raise LindleyError(
+                    f"{setting(name)} names one {evidence.which}, and there are {len(evidence.labels)}: leave it out, and they "
+                    "are called as in their table"
+                )
+
+
+def _write_case(evaluated: Case, out: Path | None, force: bool) -> None:
+    if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
+        raise LindleyError(f"--out of one case is .html or .json; {out.suffix.lower()} is for the matrix of several.")
+    if out is not None:
+        evaluated.write(out, replace=force)
+
+
+def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import describe_case
+
+    if as_json:
+        say_json(evaluated.to_json(), indent=1)
+        return
+    say_prose(describe_case(evaluated))
+    if out is not None:
+        say(f"\nReport: {out}")
+
+
+def _write_matrix(batch: Batch, out: Path | None, force: bool) -> None:
+    from lindley.pages.matrix import matrix_file
+    from lindley.table.table import write_atomically
+
+    if out is not None:
+        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+
+
+def _write_reports(
+    batch: Batch,
+    evaluate: Callable[[Evidence, Evidence], Case],
+    folder: Path,
+    force: bool,
+    keep: Callable[[Case, Path], None],
+) -> None:
+    """A report of every trace with every ref, and the matrix of them all, which leads to each."""
+    from lindley.experiment.folder import writable_folder
+    from lindley.pages.matrix import matrix_file, report_names
+    from lindley.table.table import write_atomically
+
+    names = report_names(batch)
+    matrices = ("matrix.html", "matrix.xlsx")
+    there = [name for name in (*matrices, *names.values()) if (folder / name).exists()]
+    if there and not force:
+        raise LindleyError(f"{folder / there[0]} is there already. Name another folder, or --force to replace it.")
+    traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
+    with writable_folder(folder), show_progress() as progress:
+        for number, ((i, k), name) in enumerate(names.items()):
+            progress.step("writing the reports", f"step {number + 1} of {len(names)}", number / len(names))
+            evaluated = evaluate(traces[i], refs[k])
+            evaluated.write(folder / name, replace=force)
+            keep(evaluated, folder / name)
+        for name in matrices:
+            write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
+
+
+def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
+    from lindley.pages.case_words import batch_rows, describe_batch
+
+    if as_json:
+        say_json(batch.to_json())
+        return
+    shown = batch_rows(batch)
+    if shown is not None:
+        print_table("log10 LR, reported", *shown, "* calculated beyond what validation supports")
+    say_prose(describe_batch(batch))
+    if out is not None and out.is_dir():
+        say(f"\nReports: {batch.log10_lr.size}, in {out}\nMatrix:  {out / 'matrix.html'} and {out / 'matrix.xlsx'}")
+    elif out is not None:
+        say(f"\nMatrix: {out}")
+    elif shown is None:
+        say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
+
+
+def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:
+    """Read both sides, and tell of the problems of both at once."""
+    from lindley.table.findings import TableError
+
+    try:
+        traces = trace()
+    except TableError as error:
+        try:
+            ref()
+        except TableError as other:
+            raise TableError((*error.findings, *other.findings)) from error
+        raise
+    return traces, ref()
+
+
+def _command(system: Path, **options: object) -> str:
+    """The command as it would be typed where its files are, so that somebody can repeat it; folders are nobody's business."""
+    from lindley.settings import option_list, option_value
+
+    def typed(value: object) -> str:
+        if isinstance(value, tuple):
+            return option_list(*value)
+        return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
+
+    given = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {typed(value)}")
+        for name, value in options.items()
+        if value is not None
+    ]
+    return " ".join(["lindley case", typed(system), *given])

@@ -1,0 +1,206 @@
+"""Experiments: ``run`` makes one, ``report`` draws it again, ``compare`` sets several side by side; ``schema`` helps to write
+one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from lindley.cli.console import print_table, say, say_json, show_progress, warn
+from lindley.cli.options import (
+    CALIBRATIONS,
+    MATES,
+    MODELS,
+    MOST,
+    MOST_SEED,
+    NEURAL,
+    load_table,
+    names,
+    read_mates,
+    reads_table,
+)
+from lindley.errors import LindleyError
+
+if TYPE_CHECKING:
+    from lindley.experiment.runner import Executor
+
+__all__ = ["Interrupted", "compare", "report", "run", "schema"]
+
+MACHINES = "Many processes or machines (needs the extra 'cluster')"
+
+
+class Interrupted(Exception):
+    """Ctrl-C; the message says what is left of the work."""
+
+
+@reads_table()
+def run(
+    reading: dict[str, Any],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="demo, paper or paper-literal, which are built in, or a YAML file; options replace its values."
+        ),
+    ] = "demo",
+    data: Annotated[
+        str | None, typer.Option(help="A named data set (see 'lindley data list'), or a CSV or .xlsx file.")
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Models, comma-separated: {MODELS}, nplda, or the neural {NEURAL}; each with {CALIBRATIONS} appended in "
+            "order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one cross-fits it. Example: "
+            "tlm+logistic+elub"
+        ),
+    ] = None,
+    splits: Annotated[int | None, typer.Option(max=MOST, help="How many random splits of the sources.")] = None,
+    seed: Annotated[int | None, typer.Option(max=MOST_SEED, help="The seed that all splits come from.")] = None,
+    mates: Annotated[str | None, typer.Option(help=MATES)] = None,
+    epochs: Annotated[int | None, typer.Option(max=MOST, help="Epochs of the neural models. Default: 2000.")] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None, typer.Option(help="Where the neural models are trained. Default: cpu.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the results and the report. If a run of this experiment was broken off there, it goes on. "
+            "Default: results/EXPERIMENT-DATA, with -2, -3, … behind it if that holds other results."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Work on so many processes of this machine.", rich_help_panel=MACHINES),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Work on the Dask cluster whose scheduler has this address, such as tcp://192.168.1.20:8786.",
+            rich_help_panel=MACHINES,
+        ),
+    ] = None,
+    report: Annotated[
+        bool | None, typer.Option("--report/--no-report", help="Write report.html and figures. Default: yes.")
+    ] = None,
+) -> None:
+    """Run an experiment: split the sources again and again, fit, calibrate, evaluate, and compare the models.
+
+    Finished parts are kept in the folder of results. A run that was broken off, by whatever, goes on where it was when the
+    same command is given again, and ends with the same results.
+    """
+    from lindley.experiment.config import load_experiment
+
+    options: dict[str, dict[str, Any]] = {
+        "data": {"data": data, **reading},
+        "protocol": {"splits": splits, "seed": seed, "mates": None if mates is None else read_mates(mates)},
+        "training": {"epochs": epochs, "device": device},
+        "output": {"folder": None if out is None else str(out), "report": report},
+        "experiment": {"models": None if models is None else names(models, "--models")},
+    }
+    overrides = {
+        section: {name: value for name, value in given.items() if value is not None}
+        for section, given in options.items()
+    }
+    config = load_experiment(experiment, overrides)
+    table = load_table(config.data)
+
+    from lindley.experiment.folder import default_folder, first_folder, held_folder
+
+    named = config.output.folder
+    folder = Path(named) if named is not None else default_folder(config, table)
+    with held_folder(folder):
+        from lindley.experiment.runner import run_experiment  # brings torch
+
+        try:
+            with show_progress() as progress:
+                results = run_experiment(
+                    config, table, folder,
+                    progress=progress.step, notice=progress.notice, executor=_executor(workers, cluster),
+                )  # fmt: skip
+        except KeyboardInterrupt as error:
+            message = "Interrupted. What is finished is kept: the same command goes on where it was."
+            raise Interrupted(message) from error
+        print_table(
+            f"{table.name}: {len(table.sources)} sources, {len(table.features)} features, "
+            f"{config.protocol.splits} splits, seed {config.protocol.seed}",
+            ("model", "test Cllr", "median", "Cllr_min", "validation Cllr", "seconds"),
+            results.rows(),
+            "Cllr: 0 is perfect, 1 says nothing. Mean ± 2 s.e.m. over the splits; Cllr_min: what perfect "
+            "calibration would leave.",
+        )
+        path = results.write(folder, lambda message: warn(message, "note"))
+        say(f"\nResults: {path}")
+        if config.output.report:
+            from lindley.pages.run_page import write_run_report
+
+            say(f"Report:  {write_run_report(folder)}")
+    first = first_folder(config, table)
+    if named is None and folder != first:
+        say(f"({first} holds results of other data or of another experiment, and was left as it is.)")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
+) -> None:
+    """Draw the report of a finished run again, from its results: nothing is trained."""
+    from lindley.experiment.folder import held_folder
+    from lindley.experiment.saved import SavedRun
+    from lindley.pages.run_build import build_report
+    from lindley.pages.run_page import write_report
+
+    run = SavedRun.open(folder)  # tells of a folder that holds none, before anything is made there
+    with held_folder(folder):
+        say(f"Report: {write_report(build_report(run), folder)}")
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that 'lindley run' wrote.", metavar="DIR…")],
+    to: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Compare everything with this model of the first folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Set experiments side by side, with paired differences per split."""
+    from lindley.experiment.results import compare as compare_runs
+    from lindley.experiment.saved import SavedRun
+
+    comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
+    if as_json:
+        say_json([line.to_json() for line in comparison.lines], indent=1)
+    else:
+        print_table(
+            f"compared with {f'{to} of ' if to else 'the same model of '}{comparison.lines[0].run}",
+            ("run", "model", "test Cllr", "median", "Cllr_min", "difference in test Cllr"),
+            [line.row() for line in comparison.lines],
+            "Mean ± 2 s.e.m. over the splits; differences are paired per split, negative is better.",
+            names=2,
+        )
+    for remark in comparison.remarks:
+        warn(remark)
+
+
+def _executor(workers: int | None, cluster: str | None) -> Executor:
+    """Where the work is done."""
+    from lindley.experiment.runner import on_cluster, serially
+
+    if workers is not None and cluster is not None:
+        raise LindleyError("Give --workers for this machine or --cluster for others, and not both.")
+    return serially if workers is None and cluster is None else on_cluster(cluster, workers)
+
+
+def schema(
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to this file instead.")] = None,
+) -> None:
+    """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
+    from lindley.experiment.config import json_schema
+    from lindley.table.table import write_new
+
+    if out is None:
+        say(json.dumps(json_schema(), indent=1))
+    else:
+        write_new(out, json.dumps(json_schema(), indent=1) + "\n")
+        say(f"{out} holds the JSON schema of experiment files.")
