@@ -41,7 +41,10 @@ class Interrupted(Exception):
 def run(
     reading: dict[str, Any],
     experiment: Annotated[
-        str, typer.Argument(help="A built-in experiment (demo, paper) or a YAML file; options replace its values.")
+        str,
+        typer.Argument(
+            help="demo, paper or paper-literal, which are built in, or a YAML file; options replace its values."
+        ),
     ] = "demo",
     data: Annotated[
         str | None, typer.Option(help="A named data set (see 'lindley data list'), or a CSV or .xlsx file.")

@@ -212,6 +212,8 @@ def draw_loss(figure: LossFigure) -> Figure:
         ax.annotate(name, end, xytext=(2, 0), **BESIDE, va="center", color=shade, fontsize=5.5)
     ax.plot(figure.train.x, figure.train.y, ".", ms=2, color=palette.TEST, label="training")
     ax.plot(figure.validate.x, figure.validate.y, color=palette.BEST, lw=1.6, label="validation")
+    if figure.focus is not None:
+        ax.plot(figure.focus.x, figure.focus.y, color=palette.NEUTRAL, lw=1.1, ls=DASHES["dashdot"], label="focus axes")
     if figure.axes:
         ax.plot([], [], color=shades[len(shades) // 2], lw=0.8, label="single axes, validation (number at the right)")
     ax.axhline(1, color=palette.NEUTRAL, lw=1.1, ls=DASHES["dash"], label="neutral")

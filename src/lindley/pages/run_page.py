@@ -23,6 +23,7 @@ from lindley.pages.pdf import page_as_pdf
 from lindley.pages.run_build import build_report
 from lindley.pages.run_drawings import MOST_FEATURES, draw_pictures, save_pictures
 from lindley.pages.run_figures import Report, series_layout
+from lindley.pages.run_sketch import draw_focus, draw_sketch, focus_words
 from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title, series_words
 from lindley.table.table import write_atomically
 
@@ -43,6 +44,8 @@ def write_report(report: Report, folder: Path, step: Step = silently, *, pdf: bo
     folder.mkdir(parents=True, exist_ok=True)
     pictures = draw_pictures(report, progress=lambda done: step("drawing the report", "figures", 0.2 + 0.6 * done))
     save_pictures(folder / "figures", pictures)
+    for name, drawn in _drawn_by_hand(report).items():
+        write_atomically(folder / "figures" / f"{name}.svg", drawn.encode("utf-8"))
     step("drawing the report", "the page", 0.8)
     path, page = folder / "report.html", render_run(report, pictures)
     write_atomically(path, page.encode("utf-8"))
@@ -52,6 +55,17 @@ def write_report(report: Report, folder: Path, step: Step = silently, *, pdf: bo
     else:
         path.with_suffix(".pdf").unlink(missing_ok=True)  # of what this page said before
     return path
+
+
+def _drawn_by_hand(report: Report) -> dict[str, str]:
+    """The pictures of the model that is shown first which are on the page as they are."""
+    model = next((each for each in report.models if each.name == report.best), None)
+    drawn: dict[str, str] = {}
+    if model is not None and model.sketch is not None:
+        drawn["best-sketch"] = draw_sketch(model.sketch)
+    if model is not None and model.focus is not None:
+        drawn["best-focus"] = draw_focus(model.focus)
+    return drawn
 
 
 def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) -> str:
@@ -79,6 +93,9 @@ def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) ->
         kinds=AXIS_KINDS,
         shown_first=shown_first,
         panel_title=panel_title,
+        draw_sketch=draw_sketch,
+        draw_focus=draw_focus,
+        focus_words=focus_words,
         place=store.place,
         sets=store.sets,
         settings=_json({"config": run_screen.CONFIG, "template": run_screen.TEMPLATE}),
