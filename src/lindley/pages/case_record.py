@@ -177,7 +177,7 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
             name = f" ('{visible(record.system.file)}')" if record.system.file else ""
             problems.append(
                 f"its system{name} is not here: no .safetensors file in the folder of the report, in this one, or where "
-                f"--systems says has the SHA-256 {visible(record.system.sha256)}. Name the folder of the archive with --systems."
+                f"--systems says has the SHA-256 {visible(record.system.sha256)}. Name the archive's folder with --systems."
             )
         else:
             problems += _parts(record, page, system)
@@ -251,8 +251,8 @@ def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
         start = text.find(_BEFORE)
         if start < 0 or text.count(_BEFORE) != 1:
             raise LindleyError(
-                "the page holds no record: it is no report of one case (a matrix has none of its own), or lindley wrote none when "
-                "it was made. Verify its .json report, or repeat the case by the command in it."
+                "the page holds no record: it is no report of one case (a matrix has none of its own), or lindley wrote none "
+                "when it was made. Verify its .json report, or repeat the case by the command in it."
             )
         start += len(_BEFORE)
         end = text.find(_AFTER, start)
