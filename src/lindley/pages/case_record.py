@@ -221,7 +221,7 @@ class _Systems:
         return self._loaded.get(digest)
 
     def _files(self, beside: Path) -> Iterator[Path]:
-        for place in (*self._places, beside, Path()):
+        for place in dict.fromkeys((*self._places, beside, Path())):
             yield from sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
 
     def _digest(self, path: Path) -> str:
@@ -268,8 +268,8 @@ def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
         start = text.find(_BEFORE)
         if start < 0 or text.count(_BEFORE) != 1:
             raise LindleyError(
-                "the page holds no record: it is no report of a case, or lindley wrote none when it was made. Verify its "
-                ".json report, or repeat the case by the command in it."
+                "the page holds no record: it is no report of one case (a matrix has none of its own), or lindley wrote none "
+                "when it was made. Verify its .json report, or repeat the case by the command in it."
             )
         start += len(_BEFORE)
         end = text.find(_AFTER, start)
