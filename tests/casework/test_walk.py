@@ -84,7 +84,9 @@ def test_from_workbooks_to_twenty_verified_reports(folder: Path) -> None:
     said = typed(TRAIN)
     assert "trained on 300 measurements of 60 sources in 4 features" in said
     assert "lindley.yaml in its folder was used: --source-column item" in said
-    assert "Cases of more measurements have bounds of their own" in said
+    told = re.search(r"bounds of their own, from .* \(log10 −(\S+) to (\S+)\) at the widest", said)
+    assert told is not None
+    lower, upper = -float(told[1]), float(told[2])
 
     said = typed(f"{BATCH} --out reports/ --log lindley-log.jsonl")
     assert "5 traces × 4 refs; system glass.safetensors, tlm-kde" in said
@@ -95,6 +97,8 @@ def test_from_workbooks_to_twenty_verified_reports(folder: Path) -> None:
 
     records = [read_record(Path("reports", name))[0] for name in names]
     reported = np.array([record.log10_lr_bounded for record in records]).reshape(5, 4)
+    assert lower - 0.005 <= reported.min()
+    assert reported.max() <= upper + 0.005  # what was said when the system was made is so
     right = {(0, 0), (1, 0), (2, 1), (3, 2)}
     assert {(i, j) for i in range(5) for j in range(4) if reported[i, j] > 0} == right
     page = Path("reports", names[0]).read_text("utf-8")
