@@ -27,7 +27,8 @@ import lindley
 from lindley.casework.performance import Settings
 from lindley.cli import app
 from lindley.errors import LindleyError
-from lindley.system.storage import KEY, _digest
+from lindley.system.header import KEY
+from lindley.system.storage import _digest
 from lindley.system.system import System, load, row_digests
 from lindley.system.train import disguised, train
 from tests.casework.factory import FEATURES, items, population, table, write_csv
