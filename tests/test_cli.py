@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,12 @@ def lindley(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
+def of_children() -> float:
+    """Seconds of processor time that finished processes took, which does not grow when others keep the machine busy."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
 @pytest.fixture(scope="module")
 def small_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables") / "glass.csv"
@@ -45,12 +50,9 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     )
     code = f"import sys, lindley, lindley.cli.commands; sys.exit(len({heavy}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        assert lindley("--help").returncode == 0
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 1.0
+    before = of_children()
+    assert lindley("--help").returncode == 0
+    assert of_children() - before < 1.0
 
 
 @pytest.mark.parametrize(
@@ -358,16 +360,13 @@ def test_schema_is_json_and_needs_no_torch() -> None:
         "sys.exit(len({'torch', 'sklearn', 'matplotlib', 'plotly', 'distributed'} & set(sys.modules)))"
     )
     environment = {**ENVIRONMENT, "PYTHONIOENCODING": "ascii"}  # a pipe on Windows takes what it can
-    seconds = []
-    for _ in range(2):
-        started = time.perf_counter()
-        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
-        seconds.append(time.perf_counter() - started)
-        assert answer.returncode == 0, answer.stderr
-        schema = json.loads(answer.stdout)
+    before = of_children()
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+    assert of_children() - before < 2.0
+    assert answer.returncode == 0, answer.stderr
+    schema = json.loads(answer.stdout)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert {"data", "protocol", "training", "models", "output", "name"} == set(schema["properties"])
-    assert min(seconds) < 4.0
 
 
 def test_report_is_drawn_again_without_training(

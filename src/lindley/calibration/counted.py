@@ -72,7 +72,7 @@ def pav(llrs: LLRs, misleading: int = 0) -> Blocks:
     and different-source pairs with equal LLRs are in one block. ``misleading``: how many same-source pairs
     are added below, and different-source pairs above, everything else.
     """
-    from scipy.optimize import isotonic_regression  # on demand: it takes a third of a second, and a case needs none of it
+    from scipy.optimize import isotonic_regression  # on demand: it takes a third of a second
 
     counts = tally(llrs)
     same, different = counts.same.copy(), counts.different.copy()

@@ -168,7 +168,9 @@ def _validate(
 
     with held_folder(out):
         with show_progress() as progress:
-            validation = validate(loaded, here, criteria, other=there, settings=Settings(**settings), progress=progress.step)
+            validation = validate(
+                loaded, here, criteria, other=there, settings=Settings(**settings), progress=progress.step
+            )
         validation.write(out)
     _show_validation(validation)
     say(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
@@ -198,9 +200,7 @@ def _compare(
     how = {name.removesuffix("_column"): value for name, value in described.given.items() if name != "no_profile"}
     with nullcontext() if out is None else held_folder(out):
         with show_progress() as progress:
-            comparison = compare_systems(
-                loaded, table, settings=Settings(**settings), progress=progress.step, **how
-            )
+            comparison = compare_systems(loaded, table, settings=Settings(**settings), progress=progress.step, **how)
         comparison = replace(comparison, remarks=(*comparison.remarks, *map(str, described.noted)))
         if out is not None:
             write_comparison(comparison, out)
