@@ -1,6 +1,6 @@
 """Speed, memory and growth of lindley, measured on the machine at hand.
 
-python -m bench                      every section but `paper`; prints tables
+python -m bench                      every section but `paper` and `curves`; prints tables
 python -m bench --json FILE          and writes the figures
 python -m bench.draw [FILE …]        the page and the picture of the documentation, from such files
 

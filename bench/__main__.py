@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bench import beside_lir, growth, memory, scoring, tables, training
+from bench import beside_lir, growth, memory, same_batches, scoring, tables, training
 from bench.machine import describe
 from bench.plan import FULL, PATIENT, QUICK, Plan
 
@@ -27,8 +27,9 @@ SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "memory": memory.measure,
     "growth": growth.measure,
     "paper": training.measure_paper,
+    "curves": same_batches.measure,
 }
-USUAL = [name for name in SECTIONS if name != "paper"]
+USUAL = [name for name in SECTIONS if name not in ("paper", "curves")]
 SAME_LN_LR, SAME_CLLR = 1e-8, 1e-4
 """Largest differences from the loop's model, in double precision and in the single precision of a training."""
 
@@ -86,12 +87,18 @@ def differences(result: dict[str, Any]) -> list[str]:
     for name, between in result.get("scoring", {}).get("differences", {}).items():
         if not between < beside_lir.SAME:
             found.append(f"{name}: CPU and GPU differ by {between:.1e} in log10 LR")
+    for row in result.get("curves", {}).get("rows", []):
+        if not row["same"]:
+            apart = max(row["train"], row["validate"])
+            found.append(f"loss curves in {row['precision']} are up to {apart:.1e} from those of the loop")
     return found
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure lindley on this machine.")
-    parser.add_argument("--sections", type=_sections, default=USUAL, help=f"of {', '.join(SECTIONS)}; all but the last")
+    parser.add_argument(
+        "--sections", type=_sections, default=USUAL, help=f"of {', '.join(SECTIONS)}; all but the last two"
+    )
     parser.add_argument("--devices", default="cpu,cuda", help="cuda where torch sees a GPU; default: cpu,cuda")
     parser.add_argument("--threads", type=int, help="of torch; default: torch's own choice")
     parser.add_argument(

@@ -18,7 +18,7 @@ MIB, GIB = 2**20, 2**30
 DASH = "–"
 IDENTITY = ("cpu", "cores", "threads", "gpu", "numpy", "lindley")
 """Files that agree in these, and in the version of torch, are of one machine."""
-SECTIONS = ("training", "scoring", "lir", "memory", "growth", "paper")
+SECTIONS = ("training", "scoring", "lir", "memory", "growth", "paper", "curves")
 WAYS = {
     "loop": "plain loop, run by run",
     "one": "lindley, run by run",
@@ -130,6 +130,7 @@ def make(results: Sequence[Result]) -> dict[str, Table]:
         "memory": _memory,
         **{f"growth-{along}": _growth(along) for along in ("sources", "features", "kernels")},
         "paper": _paper,
+        "curves": _curves,
     }
     there = {name for result in results for name in SECTIONS if name in result}
     return {name: maker(results) for name, maker in makers.items() if name == "machines" or name.split("-")[0] in there}
@@ -311,6 +312,33 @@ def _paper(results: Sequence[Result]) -> Table:
     header = ["the paper's trainings", *(cell for p in places for cell in (p.label, "test Cllr"))]
     notes = [f"{letter}{s['runs']} runs × {s['epochs']} epochs" for letter, s in _sections(results, "paper")]
     return Table("The paper's six trainings", header, rows, notes)
+
+
+def _curves(results: Sequence[Result]) -> Table:
+    rows = [
+        [
+            f"{place.label}, {row['precision']}",
+            *(f"{row[curve]:.1e}" for curve in ("train", "validate")),
+            *(f"{row[best]:.6f} (epoch {row[epoch] + 1})" for best, epoch in _BEST),
+        ]
+        for place in columns(results, "curves")
+        for row in place.rows("curves")
+    ]
+    header = [
+        "largest difference of the loss curves",
+        "training Cllr",
+        "validation Cllr",
+        "best, all at once",
+        "best, loop",
+    ]
+    notes = [
+        f"{letter}`{s['model']}`: run {s['run']} of {s['runs']}, {s['epochs']} epochs, against a plain loop on the same batches"
+        for letter, s in _sections(results, "curves")
+    ]
+    return Table("All runs at once beside a plain loop", header, rows, notes)
+
+
+_BEST = (("best", "best_epoch"), ("best_loop", "best_epoch_loop"))
 
 
 def _sections(results: Sequence[Result], name: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -404,7 +404,11 @@ def test_report_is_drawn_again_without_training(
 
     with monkeypatch.context() as patch:
         patch.setattr("lindley.experiment.runner.do_unit", fail)
-        assert command("report", str(out)) == (0, f"Report: {out / 'report.html'}\n", "")
+        code, text, err = command("report", str(out))
+    assert (code, text) == (0, f"Report: {out / 'report.html'}\n")
+    assert err.splitlines() == [
+        f"drawing the report, {part}" for part in ("reading the results", "figures", "the page")
+    ]
     assert (out / "results.json").read_bytes() == results
     assert (out / "report.html").read_text(encoding="utf-8") == page
     damaged = out / "models" / "tlm" / "llrs-01-02.npz"

@@ -3,6 +3,8 @@
 A terminal obeys control characters, letters may have no width, and a mark of direction turns what follows around: such
 characters are shown by their number, and never sent. A spreadsheet program computes what begins like a formula: in files
 for it, such labels stand behind an apostrophe, which our reader takes off again.
+
+And numbers, in the marks of a language (`in_marks`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ import unicodedata
 from pathlib import PureWindowsPath
 from typing import Any
 
-__all__ = ["CONTROLS", "as_text_cell", "file_name", "from_text_cell", "json_text", "starts_formula", "visible"]
+__all__ = [
+    "CONTROLS",
+    "as_text_cell",
+    "file_name",
+    "from_text_cell",
+    "in_marks",
+    "json_text",
+    "starts_formula",
+    "visible",
+]
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 """What a terminal obeys."""
@@ -24,6 +35,19 @@ _WITHOUT_WIDTH = re.compile(
 """Letters and marks that count as printable, and that nobody sees."""
 _FORMULA = re.compile(r"(^|[,;\t\r\n])('*)(?=[=+\-@\t\r\n＝＋－＠])")
 """Where a cell begins as a formula does, behind any apostrophes; also where another separator would begin a cell."""
+
+_MARKS = {"en": str.maketrans("-", "−"), "nl": str.maketrans("-.,", "−,\u202f")}
+"""Of numbers, by language: a true minus; in Dutch a decimal comma, and a narrow space between thousands, as a point there is
+read as a decimal point by whoever reads English too."""
+
+
+def in_marks(number: str, language: str = "en") -> str:
+    """A number as Python writes it, in the marks of a language.
+
+    >>> in_marks("-1,234.5"), in_marks("-0.5", "nl")
+    ('−1,234.5', '−0,5')
+    """
+    return number.translate(_MARKS[language])
 
 
 def visible(text: str, *, lines: bool = False) -> str:

@@ -308,7 +308,7 @@ def test_figures_of_a_validation_are_whole(
     export_csv(factory.table(30, 3, 9), tmp_path / "new [x].csv")
     named = replace(validation(), table=replace(validation().table, name="new [x] \x1b[2J"))
     monkeypatch.setattr("lindley.casework.validation.validate", lambda *_, **__: named)
-    monkeypatch.setattr(Validation, "write", lambda self, folder: None)
+    monkeypatch.setattr(Validation, "write", lambda self, folder, **_: None)
     given = ("evaluate", folder / "system.safetensors", tmp_path / "new [x].csv", "--out", tmp_path / "out")
     answer = lindley(*given, width=width)
     assert answer.status == 0, answer.text

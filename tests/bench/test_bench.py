@@ -34,7 +34,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("bench") / "quick.json"
     command = [sys.executable, "-m", "bench", "--quick", "--devices", "cpu", "--threads", "1", "--json", str(path)]
     done = subprocess.run(
-        [*command, "--sections", "training,scoring,lir,memory,growth,paper"],
+        [*command, "--sections", "training,scoring,lir,memory,growth,paper,curves"],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -103,6 +103,7 @@ def test_the_tables_hold_the_figures(quick: dict[str, Any]) -> None:
     found = tables.make([{**quick, "files": ["quick.json"]}])
     assert set(found) == {
         "machines", "training", "scoring", "lir", "memory", "growth-sources", "growth-features", "growth-kernels", "paper",
+        "curves",
     }  # fmt: skip
     loop = next(row for row in quick["training"]["rows"] if row["way"] == "loop")
     assert tables.duration(loop["median"]) in found["training"].plain()
@@ -118,7 +119,7 @@ def test_files_of_one_machine_are_joined(quick: dict[str, Any]) -> None:
         result["machine"]["gpu"] = {"name": "A GPU", "bytes": 2**30}
     del cpu["growth"]
     gpu["devices"] = ["cuda"]
-    for section in ("training", "scoring", "memory", "paper"):
+    for section in ("training", "scoring", "memory", "paper", "curves"):
         gpu[section]["rows"] = [{**row, "device": "cuda"} for row in gpu[section]["rows"]]
     (joined,) = tables.merged([cpu, gpu])
     assert joined["files"] == ["cpu", "gpu"]
@@ -136,7 +137,8 @@ def test_differences_fail(quick: dict[str, Any]) -> None:
     worse["training"]["check"]["ln_lr"] = 1e-3
     worse["lir"] = {"difference": math.nan}
     worse["scoring"]["differences"] = {"tlm": 1e-7}
-    assert len(program.differences(worse)) == 3
+    worse["curves"]["rows"][0]["same"] = False
+    assert len(program.differences(worse)) == 4
 
 
 def test_the_loops_model_is_the_two_level_model_and_so_is_its_gradient() -> None:

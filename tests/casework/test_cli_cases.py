@@ -210,7 +210,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "a table as system": (arguments_of(system="trace.csv"), "does not hold a lindley system"),
     "no such scale": (arguments_of("trace.csv", "ref.csv", "--scale", "x"), "no verbal scale 'x'"),
     "no such folder": (arguments_of("trace.csv", "ref.csv", "--out", "no/r.html"), "there is no folder no"),
-    "a strange ending": (arguments_of("trace.csv", "ref.csv", "--out", "r.pdf"), "ends in .html"),
+    "a strange ending": (arguments_of("trace.csv", "ref.csv", "--out", "r.docx"), "ends in .html"),
     "CSV of one case": (arguments_of("trace.csv", "ref.csv", "--out", "new.csv"), ".csv is for the matrix"),
     "over the trace": (arguments_of("trace.csv", "two.csv", "--out", "trace.csv"), "among the files that are read"),
     "a workbook of one case": (arguments_of("trace.csv", "ref.csv", "--out", "new.xlsx"), ".xlsx is for the matrix"),

@@ -26,6 +26,7 @@ def make(folder: Path, model: str = "tlm-kde", same: bool = True, language: Lang
 
 def text_of(page: str) -> str:
     body = re.sub(r"(?s)<(style|script)\b[^>]*>.*?</\1>", "", page)
+    body = re.sub(r"</?bdi\b[^>]*>", "", body)  # inside a sentence
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
 
 

@@ -132,8 +132,8 @@ def test_no_scale_and_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("log10_lr", "english", "dutch"),
-    [(0, "1.0", "1,0"), (0.31, "2.0", "2,0"), (1, "10", "10"), (2.76, "570", "570"), (3, "1,000", "1.000"),
-     (5.9999999, "990,000", "990.000"), (6, "1.0 million", "1,0 miljoen"), (7.29, "19 million", "19 miljoen"),
+    [(0, "1.0", "1,0"), (0.31, "2.0", "2,0"), (1, "10", "10"), (2.76, "570", "570"), (3, "1,000", "1\u202f000"),
+     (5.9999999, "990,000", "990\u202f000"), (6, "1.0 million", "1,0 miljoen"), (7.29, "19 million", "19 miljoen"),
      (9.3, "1.9 billion", "1,9 miljard"), (15.9, "10¹⁵", "10¹⁵")],
 )  # fmt: skip
 def test_an_lr_as_it_is_said(log10_lr: float, english: str, dutch: str) -> None:

@@ -189,7 +189,7 @@ def test_a_conclusion_with_more_or_less_in_it(tmp_path: Path, old: str, new: str
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("J. de Vries</dd>", "A. Other</dd>", "the page was changed after it was written"),
+        ("J. de Vries</bdi></dd>", "A. Other</bdi></dd>", "the page was changed after it was written"),
         ('"examiner": "J. de Vries"', '"examiner": "A. Other"', "its record was changed after it was written"),
         ('"page_sha256": "', '"page_sha256": "f', "the page was changed"),
         ('id="record">{', 'id="record">', "its record does not read"),

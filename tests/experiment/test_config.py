@@ -406,11 +406,32 @@ def test_the_paper_has_every_model_of_its_summary() -> None:
         for rest in ("pairs-n1", "pairs-n2", "sources-n2")
     }
     assert len(neural) == 18
-    assert {"tlm", "tlm-kde", "quantile:tlm", "yeo-johnson:tlm", "tlm+logistic", "tlm-kde+logistic+elub"} <= set(
-        paper.rows
-    )
+    assert {row for row in paper.rows if not row.startswith("ntlm-")} == {
+        "tlm", "tlm-kde", "quantile:tlm", "yeo-johnson:tlm", "flow:tlm", "tlm+logistic", "tlm+logistic+elub",
+        "tlm-kde+logistic", "tlm-kde+logistic+elub",
+    }  # fmt: skip
     demo = [name for name in load_experiment("demo").rows.values() if name.base != "robust"]
     assert {str(replace(name, options=())) for name in demo} <= set(paper.rows)
+
+
+def test_the_literal_paper_takes_every_choice_as_printed() -> None:
+    literal = load_experiment("paper-literal")
+    assert (literal.protocol.splits, literal.protocol.replicates, literal.protocol.shares) == (21, 2, (1, 1, 1))
+    training = literal.training
+    assert (training.epochs, training.batch, training.learning_rate, training.weight_decay) == (2000, 50, 1e-3, 1e-2)
+    networks = [name for name in literal.rows.values() if name.base.startswith("ntlm-")]
+    printed = {"pairs-n1", "pairs-n2", "pairs-n2-common", "sources-n2", "sources-n2-varying"}
+    assert {str(replace(name, options=())) for name in networks} == {
+        f"ntlm-{projection}-{model}" for projection in ("single", "double") for model in printed
+    }
+    assert len(networks) == 10
+    for name in networks:
+        sampled = {"samples": 2000, "prior": "as-printed"} if name.integration == "varying" else {}
+        assert dict(name.options) == {"orthonormal": "qr", **sampled}
+    assert len({name.root for name in networks}) == 6  # integration reuses what was trained
+    ours = load_experiment("paper")
+    assert (literal.data, literal.protocol, literal.training) == (ours.data, ours.protocol, ours.training)
+    assert set(literal.rows) - {str(name) for name in networks} <= set(ours.rows)
 
 
 class TestSchema:

@@ -67,6 +67,7 @@ OPTIONS = {
     "chosen",
     [
         load_experiment("paper"),
+        load_experiment("paper-literal"),
         make_experiment(),
         make_experiment(
             protocol=Protocol(splits=250),

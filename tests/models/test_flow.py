@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import sys
 
 import numpy as np
 import pytest
@@ -304,10 +303,3 @@ def test_too_few_sources_and_values_that_are_none() -> None:
         fit_flow(np.full((20, 2), math.nan), np.arange(20))
     with pytest.raises(LindleyError, match="2 features got values of shape"):
         bent(2)(np.zeros((3, 4)))
-
-
-def test_without_zuko_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = sources(1, 20, 2)
-    monkeypatch.setitem(sys.modules, "zuko", None)
-    with pytest.raises(LindleyError, match=r"pip install 'lindley\[flows\]'"):
-        fit_flow(part.values, part.source)

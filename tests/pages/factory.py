@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,8 @@ from lindley.pages.run_figures import (
     SummaryRow,
 )
 from lindley.pages.run_model import MOST_AXIS_EPOCHS, MOST_QUANTILES
+from lindley.pages.run_sketch import FocusFigure, sketch
+from lindley.system.names import ModelName
 
 ELEMENTS = ("Al27", "Ba137", "Ca42", "Ce140", "Fe57", "Hf180", "K39", "La139", "Li7", "Mg24", "Mn55", "Na23", "Nd146")
 ELEMENTS += ("Pb208", "Rb85", "Sr88", "Ti49", "Zr90")
@@ -195,6 +198,8 @@ def _model(rng, name, names, features, axes, epochs) -> ModelFigures:
         CalibrationFigure("worst, median and best run", tuple(runs)),
         omnibus,
         _outliers(rng, names),
+        sketch(ModelName.parse(re.sub(r"-\d+$", "", name)), axes) if epochs else None,
+        FocusFigure(tuple(np.geomspace(0.3, 2.0, axes)), 0.05, 0.06, 0.07, 0.08) if epochs else None,
     )
 
 
@@ -222,6 +227,7 @@ def _loss(rng, axes, epochs) -> LossFigure:
         int(x[best]),
         float(validate[best]),
         tuple(int(s) + 1 for s in spikes),
+        Curve("focus", x[thin], 1.3 * validate[thin]),
     )
 
 

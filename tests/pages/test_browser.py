@@ -50,9 +50,24 @@ class Watched:
 def opened(request: pytest.FixtureRequest, browser: playwright.Browser, address: str) -> Iterator[Watched]:
     watched = Watched(browser, request.param)
     watched.page.goto(address)
+    watched.page.locator("#result .plot").first.scroll_into_view_if_needed()  # below the title on a phone
     watched.page.wait_for_selector("#result .plot .main-svg")
+    watched.page.evaluate("window.scrollTo(0, 0)")
     yield watched
     watched.page.close()
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_it_opens_at_its_title(width: int, browser: playwright.Browser, address: str) -> None:
+    page = Watched(browser, width).page
+    page.goto(address)
+    page.wait_for_selector("html.ready")
+    page.wait_for_timeout(300)  # a browser that follows an address does so when all is there
+    assert page.evaluate("window.scrollY") == 0
+    assert page.evaluate("document.querySelector('h1').getBoundingClientRect().top") > 0
+    page.click("#tab-outliers")
+    assert page.evaluate("window.location.hash") == "#outliers"
+    page.close()
 
 
 def test_all_is_drawn_without_complaint_request_or_sideways_scroll(opened: Watched, address: str) -> None:

@@ -26,6 +26,7 @@ from lindley.models.two_level import TwoLevel, score
 from lindley.pages.run_build import RunChoice, build_report, compare_kinds, data_figure
 from lindley.pages.run_figures import Report
 from lindley.pages.run_model import loadings, loss_figure
+from lindley.pages.run_sketch import sketch
 from lindley.system.names import ModelName
 from lindley.system.system import System
 from lindley.table.simulated import glass_population, simulate_table
@@ -307,7 +308,8 @@ def test_summary() -> None:
     uncalibrated = [row for row in report.summary.rows if not row.calibrated]
     assert report.best == min(uncalibrated, key=lambda row: row.validate).name
     assert report.best != min(uncalibrated, key=lambda row: row.test).name
-    assert report.title == "made: glass-simulated"
+    assert report.title == "glass-simulated"
+    assert report.facts[0] == ("Experiment", "made")
     assert "Training" in dict(report.facts)
 
 
@@ -406,6 +408,17 @@ def test_a_real_run(real: SavedRun) -> None:
         if model.loss is not None:
             assert len(model.loss.axes) == 18
             assert len(model.loss.train.x) == 30
+            assert model.loss.focus is not None
+            assert len(model.loss.focus.x) == 30
+            assert model.sketch == sketch(real.spec(model.name), 18)
+    assert [model.name for model in report.models if model.focus is not None] == [*MODELS[4:6], "our own"]
+    for model in report.models:
+        if model.focus is not None:
+            assert len(model.focus.cllr) == 18
+            # few sources: all pairs are counted, with single precision between
+            assert model.focus.test_all == pytest.approx(model.omnibus.cllr, rel=1e-6)
+            told = real.result(model.name).validate_cllr[model.split]
+            assert model.focus.validate_all == pytest.approx(told, rel=1e-6)
     point = next(model for model in report.models if model.name == "ntlm-single-pairs-n2")
     assert point.loss is not None
     assert point.loss.best_cllr == pytest.approx(real.result(point.name).validate_cllr[point.split], rel=1e-3)

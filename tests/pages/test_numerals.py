@@ -93,7 +93,8 @@ def test_figures_of_a_validation() -> None:
 
 
 def test_counts() -> None:
-    assert grouped(1234567) == "1\u202f234\u202f567"
+    assert grouped(1234567) == "1,234,567"
+    assert grouped(1234567, language="nl") == "1\u202f234\u202f567"
     assert times((2, 3)) == "2×3"
 
 

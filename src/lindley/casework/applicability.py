@@ -16,11 +16,23 @@ from numpy.typing import NDArray
 from lindley.llrs import Floats
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
+from lindley.shown import in_marks
 from lindley.system.system import System, row_digests
+from lindley.table.findings import Finding
 from lindley.table.splits import Side
 from lindley.table.table import Table
 
-__all__ = ["CHECKS", "Remark", "check_items", "check_llr", "check_sides", "known_rows", "looks_foreign", "sd_outside"]
+__all__ = [
+    "CHECKS",
+    "Remark",
+    "check_items",
+    "check_llr",
+    "check_sides",
+    "in_languages",
+    "known_rows",
+    "looks_foreign",
+    "sd_outside",
+]
 
 ABSURD_SD = 50.0
 """Standard deviations of the population outside its range beyond which values are in another unit, or of another material."""
@@ -40,8 +52,8 @@ _MORE = {"en": "and {} more", "nl": "en {} andere"}
 
 TEXTS: dict[str, dict[str, str]] = yaml.safe_load(files("lindley.casework").joinpath("remarks.yaml").read_text("utf-8"))
 """By code and by language."""
-CHECKS = tuple(TEXTS)
-"""The codes of everything that is looked at."""
+CHECKS = tuple(code for code, texts in TEXTS.items() if "en" in texts)
+"""The codes of everything that is looked at; the others of `TEXTS` are of tables, which say the English themselves."""
 _NOT_ALLOWED = {
     "en": "An LR would be meaningless: compare the units with those of the training data. If the values are what they are "
     f"meant to be, {setting('allow_outside')} gives an LR all the same, and the report says so.",
@@ -73,7 +85,7 @@ _BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "
 class Remark:
     """One thing to know about a case; ``refusal`` if there can be no LR.
 
-    ``message`` is in English, ``in_language`` in those of `TEXTS`; what was noticed about a table is in English alone.
+    ``message`` is in English, ``in_language`` in those of `TEXTS`.
     """
 
     code: str
@@ -98,7 +110,9 @@ def check_items(system: System, side: Side, items: Table, which: Which, *, allow
     ``allow_outside``: items that look like another unit or another method get a warning in place of a refusal.
     """
     remarks = [
-        Remark(finding.code, str(finding), which=which) for finding in items.findings if finding.level == "warning"
+        Remark(finding.code, str(finding), which=which, translations=_translated(finding))
+        for finding in items.findings
+        if finding.level == "warning"
     ]
     remarks += _range(system, side, which, allow_outside)
     remarks += _distance(system, side, which)
@@ -138,7 +152,7 @@ def check_llr(llr: float, bounds: tuple[float, float]) -> list[Remark]:
     if llr > upper or llr < lower:
         bound = upper if llr > upper else lower
         beyond = {language: words[llr > upper] for language, words in _BEYOND.items()}
-        return [_remark("beyond-bounds", None, (), llr=_minus(llr), bound=_minus(bound), beyond=beyond)]
+        return [_remark("beyond-bounds", None, (), llr=in_languages(llr), bound=in_languages(bound), beyond=beyond)]
     return []
 
 
@@ -212,7 +226,7 @@ def _beyond(system: System, side: Side, which: Which, outside: Floats, limit: fl
     beyond = outside > limit
     labels = side.source[np.unique(side.item[beyond.any(axis=1)])]
     worst = int(np.argmax(outside.max(axis=0)))
-    facts = {"feature": system.features[worst], "size": f"{outside.max():.1f}", "limit": f"{limit:.0f}"}
+    facts = {"feature": system.features[worst], "size": in_languages(outside.max(), 1), "limit": f"{limit:.0f}"}
     features = _names(system, np.asarray(beyond.any(axis=0)))
     return _remark(code, which, labels, refusal=limit == ABSURD_SD, features=features, **facts)
 
@@ -248,8 +262,21 @@ def _replicates(system: System, side: Side, which: Which) -> list[Remark]:
     return remarks
 
 
-def _minus(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+def in_languages(value: float, digits: int = 2) -> dict[str, str]:
+    """A number as each language writes it."""
+    return {language: in_marks(f"{value:.{digits}f}", language) for language in _WHICH}
+
+
+def _translated(finding: Finding) -> dict[str, str]:
+    """What was noticed about a table, in the languages that have words for it: the cells that it is about are named."""
+    texts = TEXTS.get(finding.code, {})
+    place = [finding.file] if finding.file else []
+    if finding.rows:
+        place.append(f"rij {_some_of(finding.rows)}")
+    if finding.column is not None:
+        place.append(f"kolom '{finding.column}'")
+    where = f"{', '.join(place)}: " if place else ""
+    return {"nl": where + texts["nl"]} if "nl" in texts else {}
 
 
 def _names(system: System, chosen: NDArray[np.bool_]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides
 from lindley.casework.explanation import Explanation, explain
-from lindley.casework.laboratory import Scale, Verbal, load_scale, read_notes
+from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
@@ -135,6 +135,7 @@ class Notes:
     ref_number: str | None = None
     h1: str | None = None  # the propositions, in place of those of the scale
     h2: str | None = None
+    logo: Logo | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,17 +161,18 @@ class Case:
         )
 
     def write(self, path: str | Path, *, replace: bool = True) -> None:
-        """Write the report, as .html, or everything in it as .json; over a file that is there only if ``replace``."""
+        """Write the report, as .html or .pdf, or everything in it as .json; over a file that is there only if ``replace``."""
         path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm", ".json"):
-            raise LindleyError(f"{path}: the report of a case is .html or .json")
-        if path.suffix.lower() == ".json":
-            text = json_text(self.to_json(), indent=1) + "\n"
+        ending = path.suffix.lower()
+        if ending not in (".html", ".htm", ".pdf", ".json"):
+            raise LindleyError(f"{path}: the report of a case is .html, .pdf or .json")
+        if ending == ".json":
+            data = (json_text(self.to_json(), indent=1) + "\n").encode("utf-8")
         else:
-            from lindley.pages.case_page import render_case
+            from lindley.pages.case_page import case_file
 
-            text = render_case(self)
-        write_atomically(path, text.encode("utf-8"), replace=replace)
+            data = case_file(self, ending)
+        write_atomically(path, data, replace=replace)
 
     @property
     def trace_label(self) -> str:
@@ -201,6 +203,7 @@ class Case:
             "examiner": self.notes.examiner,
             "laboratory": self.notes.laboratory,
             "method": self.notes.method,
+            **({} if self.notes.logo is None else {"logo": self.notes.logo.to_json()}),
             "propositions": list(self.propositions),
             "date": self.notes.date,
             **{key: said[key] for key in first},
@@ -234,6 +237,8 @@ class Batch:
     remarks: tuple[Remark, ...]
     command: str = ""
     language: Language = "en"
+    notes: Notes = field(default_factory=Notes)
+    propositions: tuple[str, str] | None = None  # of the scale; those of the notes go before them
 
     @cached_property
     def bounds(self) -> Floats:
@@ -260,6 +265,7 @@ class Batch:
                 for evidence in (self.trace, self.ref)
             },
             "findings": {evidence.which: evidence.findings_json() for evidence in (self.trace, self.ref)},
+            **{name: getattr(self.notes, name) for name in ("case", "examiner", "laboratory", "method", "date")},
             "lindley": __version__,
             "command": self.command,
         }
@@ -280,6 +286,7 @@ def make_case(
     ref_number: str | None = None,
     h1: str | None = None,
     h2: str | None = None,
+    logo: str | Path | None = None,
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
@@ -309,6 +316,7 @@ def make_case(
         h1: the proposition of the same source, as a sentence: "the fragment comes from the shop window".
         h2: the proposition of another source. Both or none; default, those of the scale. ``{trace}`` and ``{ref}`` in them
             stand for the labels.
+        logo: of the laboratory, a PNG or JPEG file.
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
@@ -334,7 +342,7 @@ def make_case(
         "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
         "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
     }  # fmt: skip
-    notes = Notes(**read_notes(None, given))
+    notes = Notes(**read_notes(None, given), logo=None if logo is None else load_logo(logo))
     allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, **allowed)
 
@@ -392,10 +400,12 @@ def evaluate_batch(
     command: str = "",
     language: Language = "en",
     *,
+    scale: Scale | None = None,
+    notes: Notes | None = None,
     allow_outside: bool = False,
     allow_same_file: bool = False,
 ) -> Batch:
-    """Every trace against every ref.
+    """Every trace against every ref; ``scale`` and ``notes`` say what the propositions are, and what the case is called.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
@@ -403,7 +413,8 @@ def evaluate_batch(
     remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
-    batch = Batch(system, trace, ref, llr, (), command, language)
+    propositions = None if scale is None else scale.propositions[language]
+    batch = Batch(system, trace, ref, llr, (), command, language, notes or Notes(), propositions)
     if beyond := np.count_nonzero(batch.bounded != llr):
         message = (
             f"{beyond} of {llr.size} log10 LRs lie outside what the validation pairs support. Report the bounded LRs."

@@ -1,11 +1,15 @@
 """What a laboratory decides, in YAML files that it may write itself: a scale that puts LRs into words, what a case and its
 items are called, and the criteria that say which figures of a validation must be how good. What does not read is told by line.
+And its logo, a picture.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +24,7 @@ from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
 from lindley.experiment.documents import Document, Place
 from lindley.settings import setting
+from lindley.shown import file_name
 
 __all__ = [
     "BUILT_IN_SCALES",
@@ -29,10 +34,12 @@ __all__ = [
     "CaseNotes",
     "Criteria",
     "Criterion",
+    "Logo",
     "Scale",
     "Verbal",
     "criteria_template",
     "load_criteria",
+    "load_logo",
     "load_scale",
     "read_notes",
     "read_options",
@@ -176,6 +183,7 @@ class CaseNotes(_Strict):
     ref_number: str | None = None
     h1: str | None = None
     h2: str | None = None
+    logo: str | None = None
 
     @field_validator("*")
     @classmethod
@@ -255,7 +263,86 @@ def read_notes(path: str | Path | None, given: Mapping[str, str | None]) -> dict
 
     replaced = [(setting(name),) for name in options]
     notes = document.validate(CaseNotes, what, _NOTES, content=content, replaced=replaced, place=place)
-    return notes.model_dump(exclude_none=True)
+    told: dict[str, str] = notes.model_dump(exclude_none=True)
+    if path is not None and "logo" in told and "logo" not in options:
+        told["logo"] = str(Path(path).parent / told["logo"])  # a case file says where it is from there
+    return told
+
+
+MOST_LOGO_MB = 5
+MOST_LOGO_PIXELS = 5000
+"""Of either side of a logo, as it is in its file."""
+LOGO_SIZE = (720, 240)
+"""Pixels of a logo in a report, at most: it is shown at a third of that, and stays sharp on paper."""
+
+
+@dataclass(frozen=True)
+class Logo:
+    """A laboratory's logo, drawn anew from the pixels of its file: nothing else of the file gets into a report."""
+
+    file: str
+    sha256: str  # of the file
+    png: bytes
+
+    def to_json(self) -> dict[str, str]:
+        """For a record."""
+        return {"file": self.file, "sha256": self.sha256}
+
+
+def load_logo(path: str | Path) -> Logo:
+    """Read a logo from a PNG or JPEG file, known by what is in it.
+
+    Raises:
+        LindleyError: if it is another kind of file, damaged, or too large.
+    """
+    said = f"the logo {path}"
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_LOGO_MB * 1_000_000 + 1)
+    except (OSError, ValueError) as error:
+        raise LindleyError(f"{said} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if len(data) > MOST_LOGO_MB * 1_000_000:
+        raise LindleyError(f"{said} is larger than {MOST_LOGO_MB} MB: save it smaller, some hundred pixels wide")
+    return Logo(file_name(str(path)), hashlib.sha256(data).hexdigest(), _drawn(data, said))
+
+
+def _drawn(data: bytes, said: str) -> bytes:
+    """A picture of the same pixels, no larger than a report needs it."""
+    from PIL import Image, ImageFile, UnidentifiedImageError
+
+    too_many = (
+        f"{said} has too many pixels ({{}}), and {MOST_LOGO_PIXELS:,} are the most of a side: save it smaller, some "
+    )
+    too_many += "hundred pixels wide"
+    before, ImageFile.LOAD_TRUNCATED_IMAGES = (
+        ImageFile.LOAD_TRUNCATED_IMAGES,
+        False,
+    )  # which WeasyPrint sets for everybody
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about what is beside the pixels of a file
+            with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
+                if max(image.size) > MOST_LOGO_PIXELS:
+                    raise LindleyError(too_many.format(f"{image.width:,} × {image.height:,}"))
+                pixels = image.convert("RGBA")
+    except LindleyError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise LindleyError(too_many.format("hundreds of millions")) from error
+    except UnidentifiedImageError as error:
+        raise LindleyError(
+            f"{said} is no PNG or JPEG picture. Save it as PNG: other kinds, SVG among them, are not taken, as they may hold "
+            "scripts or load other files"
+        ) from error
+    except Exception as error:  # whatever a damaged picture does to the reader of pictures
+        raise LindleyError(f"{said} is damaged: its picture does not read ({error}). Save it again as PNG") from error
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = before
+    pixels.thumbnail(LOGO_SIZE)
+    drawn, written = Image.new("RGBA", pixels.size), io.BytesIO()
+    drawn.paste(pixels)
+    drawn.save(written, format="PNG", optimize=True)
+    return written.getvalue()
 
 
 def read_options(path: str | Path | None, given: Mapping[str, Any]) -> dict[str, Any]:

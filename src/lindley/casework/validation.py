@@ -111,11 +111,11 @@ class Validation:
         found = "" if cllr is None else f"Cllr {cllr.value:.4f} ({cllr.lower:.4f} to {cllr.upper:.4f}), "
         return f"<Validation of {self.system.name} on {self.table.name}: {len(self.sources)} sources, {found}{self.verdict}>"
 
-    def write(self, folder: str | Path) -> None:
-        """Write the report, validation.html, and its figures, validation.json, into a folder that is there."""
+    def write(self, folder: str | Path, *, pdf: bool = False) -> None:
+        """Write the report, validation.html (and .pdf), and its figures, validation.json, into a folder that is there."""
         from lindley.pages.validation_page import write_validation
 
-        write_validation(self, Path(folder))
+        write_validation(self, Path(folder), pdf=pdf)
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["case"]
 
 REPORT = "What the report says"
-REPORT_ENDINGS = (".html", ".htm", ".json", ".csv", ".xlsx")
+REPORT_ENDINGS = (".html", ".htm", ".pdf", ".json", ".csv", ".xlsx")
 NOTES: dict[str, tuple[Any, str]] = {
     "case": (str | None, "The number of the case."),
     "examiner": (str | None, "Who examined it."),
@@ -49,6 +49,7 @@ NOTES: dict[str, tuple[Any, str]] = {
         "scale.",
     ),
     "h2": (str | None, "The proposition of another source, likewise."),
+    "logo": (str | None, "The laboratory's logo, a PNG or JPEG file."),
 }
 """What is said of a case, by the names of `CaseNotes`."""
 
@@ -64,8 +65,8 @@ def case(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the report (.html or .json); of several traces or refs, the matrix of LRs (.html, .xlsx, .csv or "
-            ".json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
+            help="Write the report (.html, .pdf or .json); of several traces or refs, the matrix of LRs (.html, .pdf, .xlsx, "
+            ".csv or .json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
@@ -87,8 +88,8 @@ def case(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A YAML file with case, examiner, laboratory, method, labels and numbers, h1 and h2, or how tables are read "
-            "(header_row: 3); options win.",
+            help="A YAML file with case, examiner, laboratory, method, logo, labels and numbers, h1 and h2, or how tables are "
+            "read (header_row: 3); options win.",
             rich_help_panel=REPORT,
         ),
     ] = None,
@@ -130,16 +131,22 @@ def case(
         raise LindleyError(f"--out {out} is a folder that is read: give another")
     if out is not None and not into_folder:
         require_place(out, REPORT_ENDINGS, (system, trace, ref), force=force)
+        if out.suffix.lower() == ".pdf":
+            from lindley.pages.pdf import require_pdf
+
+            require_pdf()
     if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
         raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
     require_files([system], map(no_data_set, (trace, ref)), require_signature)
 
-    from lindley.casework.laboratory import load_scale, read_notes, read_options
+    from lindley.casework.laboratory import load_logo, load_scale, read_notes, read_options
     from lindley.casework.log import add_to_log, entry_of, require_log
     from lindley.system.header import read_system, table_of
 
     words = load_scale(scale)
     told = read_notes(case_file, given)
+    picture = told.pop("logo", None)
+    drawn = None if picture is None else load_logo(picture)
     if source_column is not None:
         reading = {"source_column": source_column, **reading}
     reading = read_options(case_file, reading)
@@ -150,20 +157,22 @@ def case(
     wanted = table_of(read_system(system), str(system))
     tables = None if wanted is None else _load_sides(one, other, wanted)
 
-    from lindley.casework.case import Evidence, Notes, evaluate_batch, evaluate_case  # brings torch
-    from lindley.system.system import load
+    with show_progress() as progress:
+        progress.step("reading the system", "", 0.0)
+        from lindley.casework.case import Evidence, Notes, evaluate_batch, evaluate_case  # brings torch
+        from lindley.system.system import load
 
-    loaded = load(system, signed_by=require_signature)
+        loaded = load(system, signed_by=require_signature)
     if tables is None or wanted != loaded.table:
         tables = _load_sides(one, other, loaded.table)
     traces, refs = Evidence("trace", tables[0]), Evidence("ref", tables[1])
     command = _command(
         system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
-        **told, allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
+        **told, logo=picture and Path(picture), allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
         require_signature=require_signature, out=out,
     )  # fmt: skip
-    notes = Notes(**told, command=command)
+    notes = Notes(**told, command=command, logo=drawn)
 
     def keep(evaluated: Case | Batch, report: Path | None) -> None:
         if log is None:
@@ -180,17 +189,25 @@ def case(
         return evaluate_case(loaded, one, other, words, language, notes, **allowed)
 
     if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
-        evaluated = evaluate_pair(traces, refs)
-        _write_case(evaluated, out, force)
+        with show_progress() as progress:
+            progress.step("comparing trace and reference", "", 0.0)
+            evaluated = evaluate_pair(traces, refs)
+            if out is not None:
+                progress.step("drawing the report", "", 0.5)
+            _write_case(evaluated, out, force)
         keep(evaluated, out)
         _show_case(evaluated, out, as_json)
         return
     _refuse_names_of_one(told, traces, refs)
-    batch = evaluate_batch(loaded, traces, refs, command, language, **allowed)
+    with show_progress() as progress:
+        progress.step("comparing all traces with all references", "", 0.0)
+        batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
+        if out is not None and not into_folder:
+            progress.step("writing the matrix", "", 0.5)
+            _write_matrix(batch, out, force)
     if out is not None and into_folder:
         _write_reports(batch, evaluate_pair, out, force, keep)
     else:
-        _write_matrix(batch, out, force)
         keep(batch, out)
     _show_batch(batch, out, as_json)
 
@@ -208,7 +225,9 @@ def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
 
 def _write_case(evaluated: Case, out: Path | None, force: bool) -> None:
     if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
-        raise LindleyError(f"--out of one case is .html or .json; {out.suffix.lower()} is for the matrix of several.")
+        raise LindleyError(
+            f"--out of one case is .html, .pdf or .json; {out.suffix.lower()} is for the matrix of several."
+        )
     if out is not None:
         evaluated.write(out, replace=force)
 
@@ -224,12 +243,11 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
         say(f"\nReport: {out}")
 
 
-def _write_matrix(batch: Batch, out: Path | None, force: bool) -> None:
+def _write_matrix(batch: Batch, out: Path, force: bool) -> None:
     from lindley.pages.matrix import matrix_file
     from lindley.table.table import write_atomically
 
-    if out is not None:
-        write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
+    write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
 
 
 def _write_reports(
@@ -252,23 +270,24 @@ def _write_reports(
     traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
     with writable_folder(folder), show_progress() as progress:
         for number, ((i, k), name) in enumerate(names.items()):
-            progress.step("writing the reports", f"step {number + 1} of {len(names)}", number / len(names))
+            progress.step("drawing the reports", f"step {number + 1} of {len(names)}", number / len(names))
             evaluated = evaluate(traces[i], refs[k])
             evaluated.write(folder / name, replace=force)
             keep(evaluated, folder / name)
+        progress.step("writing the matrix", "", 0.99)
         for name in matrices:
             write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
 
 
 def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
-    from lindley.pages.case_words import batch_rows, describe_batch
+    from lindley.pages.case_words import batch_table, describe_batch
 
     if as_json:
         say_json(batch.to_json())
         return
-    shown = batch_rows(batch)
+    shown = batch_table(batch)
     if shown is not None:
-        print_table("log10 LR, reported", *shown, "* calculated beyond what validation supports")
+        print_table(*shown)
     say_prose(describe_batch(batch))
     if out is not None and out.is_dir():
         say(f"\nReports: {batch.log10_lr.size}, in {out}\nMatrix:  {out / 'matrix.html'} and {out / 'matrix.xlsx'}")

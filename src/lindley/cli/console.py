@@ -142,7 +142,9 @@ def show_progress() -> Iterator[Progress]:
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
         yield Progress(
-            lambda doing, detail, done: bar.update(task, description=visible(f"{doing}: {detail}"), completed=done),
+            lambda doing, detail, done: bar.update(
+                task, description=visible(f"{doing}: {detail}" if detail else doing), completed=done
+            ),
             lambda message: warn(message, "note", bar.console),
         )
 

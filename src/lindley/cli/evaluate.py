@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
-VALIDATION = ("validation.html", "validation.json")
+VALIDATION = ("validation.html", "validation.pdf", "validation.json")
 COMPARISON = ("comparison.html", "comparison.json")
 
 
@@ -94,6 +94,9 @@ def evaluate(
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
     require_signature: Signed = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Write validation.pdf too, of one system (needs the extra 'pdf').")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
     """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
@@ -107,6 +110,10 @@ def evaluate(
             "Systems and the data to evaluate them on are needed: lindley evaluate glass.safetensors new.xlsx --out DIR, or "
             "lindley evaluate glass.safetensors other.safetensors --data new.xlsx."
         )
+    if pdf:
+        from lindley.pages.pdf import require_pdf
+
+        require_pdf()
     of_several = len(systems) > 1
     what, names = ("a comparison", COMPARISON) if of_several else ("a validation", VALIDATION)
     if out is not None and not force and any((out / name).exists() for name in names):
@@ -114,7 +121,7 @@ def evaluate(
 
     settings = {"instances": (trace_instances, ref_instances), "seed": seed, "allow_overlap": allow_overlap}
     if of_several:
-        for option, given in (("--criteria", criteria), ("--other", other)):
+        for option, given in (("--criteria", criteria), ("--other", other), ("--pdf", pdf or None)):
             if given is not None:
                 raise LindleyError(f"{option} is for the validation of one system: leave it out, or give one system.")
         require_files(systems, [table], require_signature)
@@ -125,7 +132,7 @@ def evaluate(
     if as_json:
         raise LindleyError("--json is for several systems; the figures of a validation are written to --out DIR.")
     require_files(systems, [table] if other is None else [table, other], require_signature)
-    _validate(systems[0], table, reading, settings, criteria, other, out, require_signature)
+    _validate(systems[0], table, reading, settings, criteria, other, out, require_signature, pdf)
 
 
 def _validate(
@@ -137,6 +144,7 @@ def _validate(
     other: str | None,
     out: Path,
     require_signature: Path | None,
+    pdf: bool,
 ) -> None:
     from lindley.casework.laboratory import load_criteria
 
@@ -166,14 +174,16 @@ def _validate(
     here, *others = map(tell_findings, tables)
     there = others[0] if others else None
 
-    with held_folder(out):
-        with show_progress() as progress:
-            validation = validate(
-                loaded, here, criteria, other=there, settings=Settings(**settings), progress=progress.step
-            )
-        validation.write(out)
+    with held_folder(out), show_progress() as progress:
+        validation = validate(
+            loaded, here, criteria, other=there, settings=Settings(**settings), progress=progress.step
+        )
+        progress.step("drawing the report", "", 0.99)
+        validation.write(out, pdf=pdf)
     _show_validation(validation)
-    say(f"\nReport:  {out / 'validation.html'}\nFigures: {out / 'validation.json'}")
+    say(
+        f"\nReport:  {out / 'validation.html'}{' and validation.pdf' if pdf else ''}\nFigures: {out / 'validation.json'}"
+    )
     raise typer.Exit(1 if validation.verdict == "fail" else 0)
 
 
@@ -198,11 +208,11 @@ def _compare(
     loaded = [load(each, signed_by=require_signature) for each in systems]
     described = DataConfig(data=table, **reading).with_profile(EVALUATE_READING)
     how = {name.removesuffix("_column"): value for name, value in described.given.items() if name != "no_profile"}
-    with nullcontext() if out is None else held_folder(out):
-        with show_progress() as progress:
-            comparison = compare_systems(loaded, table, settings=Settings(**settings), progress=progress.step, **how)
+    with nullcontext() if out is None else held_folder(out), show_progress() as progress:
+        comparison = compare_systems(loaded, table, settings=Settings(**settings), progress=progress.step, **how)
         comparison = replace(comparison, remarks=(*comparison.remarks, *map(str, described.noted)))
         if out is not None:
+            progress.step("drawing the report", "", 0.99)
             write_comparison(comparison, out)
     if as_json:
         say_json(comparison_json(comparison), indent=1)
@@ -241,4 +251,4 @@ def _show_validation(validation: Validation) -> None:
         "fail": "FAIL: not every criterion is met.",
         "no criteria": "No criteria were given (--criteria), so nothing passes or fails.",
     }
-    say(verdict[validation.verdict])
+    say_prose(verdict[validation.verdict])

@@ -41,7 +41,10 @@ class Interrupted(Exception):
 def run(
     reading: dict[str, Any],
     experiment: Annotated[
-        str, typer.Argument(help="A built-in experiment (demo, paper) or a YAML file; options replace its values.")
+        str,
+        typer.Argument(
+            help="demo, paper or paper-literal, which are built in, or a YAML file; options replace its values."
+        ),
     ] = "demo",
     data: Annotated[
         str | None, typer.Option(help="A named data set (see 'lindley data list'), or a CSV or .xlsx file.")
@@ -135,7 +138,9 @@ def run(
         if config.output.report:
             from lindley.pages.run_page import write_run_report
 
-            say(f"Report:  {write_run_report(folder)}")
+            with show_progress() as progress:
+                page = write_run_report(folder, progress.step)
+            say(f"Report:  {page}")
     first = first_folder(config, table)
     if named is None and folder != first:
         say(f"({first} holds results of other data or of another experiment, and was left as it is.)")
@@ -143,16 +148,20 @@ def run(
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too (needs the extra 'pdf').")] = False,
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
     from lindley.experiment.folder import held_folder
     from lindley.experiment.saved import SavedRun
-    from lindley.pages.run_build import build_report
-    from lindley.pages.run_page import write_report
+    from lindley.pages.pdf import require_pdf
+    from lindley.pages.run_page import write_run_report
 
-    run = SavedRun.open(folder)  # tells of a folder that holds none, before anything is made there
-    with held_folder(folder):
-        say(f"Report: {write_report(build_report(run), folder)}")
+    if pdf:
+        require_pdf()
+    SavedRun.open(folder)  # tells of a folder that holds none, before anything is made there
+    with held_folder(folder), show_progress() as progress:
+        page = write_run_report(folder, progress.step, pdf=pdf)
+    say(f"Report: {page}" + (f" and {page.with_suffix('.pdf').name}" if pdf else ""))
 
 
 def compare(

@@ -16,7 +16,7 @@ def verify(
     reports: Annotated[
         list[Path],
         typer.Argument(
-            help="Reports that 'lindley case' wrote, .html or .json; or folders of them.", metavar="REPORT…"
+            help="Reports that 'lindley case' wrote, .html, .pdf or .json; or folders of them.", metavar="REPORT…"
         ),
     ],
     systems: Annotated[
@@ -45,10 +45,14 @@ def verify(
                 say_prose(f"  • {problem}")
             continue
         written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
-        say(
+        say_prose(
             f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
             f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
         )
+        if each.report.suffix.lower() == ".pdf":
+            say_prose(
+                f"  This is of the report attached to the PDF. Compare what its pages say: {each.record.verbal.sentence}"
+            )
     if len(found) > 1:
         say(f"\n{len(found) - parted} of {len(found)} reports verified.")
     raise typer.Exit(2 if parted else 0)
@@ -77,5 +81,6 @@ def log(
         say_prose(f"  • {problem}")
     number = "1 entry" if len(read.entries) == 1 else f"{len(read.entries)} entries"
     say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
-    say(f"Last entry: {read.last}\n            Keep it elsewhere: --holds tells later whether it is still there.")
+    say(f"Last entry: {read.last}")
+    say_prose("            Keep it elsewhere: --holds tells later whether it is still there.")
     raise typer.Exit(2 if problems else 0)

@@ -114,7 +114,9 @@ def train(
     if same_labels is not None:
         configuration["same_labels"] = same_labels
     system = replace(system, about={**system.about, "configuration": configuration})
-    system.save(out, replace=force)
+    with show_progress() as progress:
+        progress.step("writing the system", "", 0.0)
+        system.save(out, replace=force)
     say_prose(describe_training(system))
     say(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
 
@@ -197,10 +199,14 @@ def update(
     from lindley.pages.case_words import describe_training
     from lindley.pages.update_page import Update, past_cases, update_json, write_update
 
-    new = System.from_bytes(made.to_bytes(), str(place))
-    changed = Update(old, new, past_cases(reports, old, new))
-    made.save(place, replace=force)
-    write_update(changed, page)
+    with show_progress() as progress:
+        progress.step("computing past cases again", "", 0.0)
+        new = System.from_bytes(made.to_bytes(), str(place))
+        changed = Update(old, new, past_cases(reports, old, new))
+        progress.step("writing the system", "", 0.9)
+        made.save(place, replace=force)
+        progress.step("drawing the report", "", 0.95)
+        write_update(changed, page)
     if as_json:
         say_json(update_json(changed), indent=1)
         return

@@ -92,7 +92,7 @@ def data_list() -> None:
     from lindley.table.datasets import list_datasets
 
     for each in list_datasets():
-        say(f"{each.name}\n    {each.description} {each.size}\n    Terms: {each.terms}\n    {each.where}")
+        say_prose(f"{each.name}\n    {each.description} {each.size}\n    Terms: {each.terms}\n    {each.where}")
 
 
 @data_app.command("export")

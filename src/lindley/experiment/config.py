@@ -50,7 +50,7 @@ __all__ = [
     "load_experiment",
 ]
 
-BUILT_IN = ("demo", "paper")
+BUILT_IN = ("demo", "paper", "paper-literal")
 LONGEST_NAME = 100
 """Letters in the name of an experiment: Windows allows no path of more than 260."""
 

@@ -71,7 +71,7 @@ def run(
     """Compare models on many splits of a table, as ``lindley run`` does.
 
     Args:
-        experiment: a built-in one (demo, paper), the path of a YAML file, or an `Experiment`.
+        experiment: a built-in one (demo, paper, paper-literal), the path of a YAML file, or an `Experiment`.
         data: a `lindley.Table`, or whatever `lindley.read_table` takes; default the experiment's own.
         models: names, or names with options as in an experiment file; default the experiment's own.
         splits: how many random splits of the sources.

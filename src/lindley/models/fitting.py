@@ -44,6 +44,8 @@ class History:
     validate: Floats  # after the epoch, all pairs (run, epoch)
     validate_axes: Floats | None  # after the epoch, axis by axis, on the watched pairs (run, epoch, axis)
     best_epoch: NDArray[np.intp]  # (run,)
+    validate_focus: Floats | None = None
+    """After the epoch, on the watched pairs: with the axes alone whose own Cllr is 1 or less (run, epoch)."""
 
     @property
     def spikes(self) -> list[NDArray[np.intp]]:

@@ -256,7 +256,9 @@ def _bend(splines: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _identity(features: int, seed: int) -> nn.Module:
     """Splines that change nothing, ready to be fitted."""
-    zuko = _zuko()
+    import zuko.flows  # not needed by anything else, and slow to import
+    import zuko.transforms
+
     kind: dict[str, Any] = {
         "univariate": partial(zuko.transforms.MonotonicRQSTransform, bound=BOX, slope=SLOPE),
         "shapes": [(BINS,), (BINS,), (BINS - 1,)],
@@ -287,15 +289,3 @@ def _prior(splines: nn.Module) -> Tensor:
     """Σ b²/2s_b² + Σ w²/2s_w²."""
     both = zip(_shapes_and_dependence(splines), (SHAPE_SD, DEPENDENCE_SD), strict=True)
     return torch.stack([(parameter**2).sum() / (2 * sd**2) for some, sd in both for parameter in some]).sum()
-
-
-def _zuko() -> Any:
-    try:
-        import zuko  # on demand: an extra
-        import zuko.flows
-        import zuko.transforms
-    except ImportError as error:
-        raise LindleyError(
-            "a flow in front of a model needs zuko, which is not installed: pip install 'lindley[flows]'"
-        ) from error
-    return zuko

@@ -7,23 +7,29 @@ differ in lightness and hatching. Names come from users' tables, and are escaped
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from markupsafe import Markup, escape
 
 from lindley.casework.explanation import FeatureShare
 from lindley.pages.case_figures import Limits, ScaleFigure, ScatterFigure, Strip
-from lindley.pages.numerals import fixed, nice_ticks, number, plain, power, shorten, signed, tick_label
+from lindley.pages.case_words import WORDS
+from lindley.pages.numerals import fixed, grouped, nice_ticks, number, plain, power, shorten, signed, tick_label
 from lindley.pages.palette import DIFFERENT, GRID, INK, MUTED, TEST, VALIDATE
 
 __all__ = ["draw_scale", "draw_scatter", "draw_shares", "draw_strip", "key_marks"]
 
 TRACE, REF, HILL, PALE = TEST, DIFFERENT, "#dde3e8", "#9aa6b1"
-Words = Mapping[str, str]
+TEXT = {
+    "tick": f'font-size="11.5" fill="{MUTED}"',
+    "label": f'font-size="12.5" fill="{INK}"',
+    "strong": f'font-size="13.5" font-weight="600" fill="{INK}"',
+}
+"""Sizes of text by its class: in the pictures themselves, as a writer of PDF files gives them no style of the page."""
 
 
-def draw_strip(strip: Strip, words: Words) -> Markup:
+def draw_strip(strip: Strip, language: str) -> Markup:
     """A hill over a line, triangles above the line, circles below it."""
     width, height, base, top = 380.0, 92.0, 56.0, 14.0
     at = _Line(strip.limits, (8.0, width - 8.0))
@@ -40,11 +46,11 @@ def draw_strip(strip: Strip, words: Words) -> Markup:
     parts += [_circle(at(value), base + 9) for value in strip.ref]
     parts += [_triangle(at(value), base - 1) for value in strip.trace]
     trace, ref = f"{strip.share.trace_percentile:.0f}", f"{strip.share.ref_percentile:.0f}"
-    higher = words["higher_than"].format(trace=trace, ref=ref)
+    higher = WORDS[language]["higher_than"].format(trace=trace, ref=ref)
     return _svg(width, height, f"{strip.share.feature}: {higher}", parts)
 
 
-def draw_scatter(figure: ScatterFigure, words: Words, near: tuple[Limits, Limits] | None = None) -> Markup:
+def draw_scatter(figure: ScatterFigure, language: str, near: tuple[Limits, Limits] | None = None) -> Markup:
     """Training sources as dots, and the trace and the ref among them; ``near``: of a neighbourhood alone."""
     size, left, top = 430.0, 46.0, 8.0
     right, bottom = size - 8, size - 44
@@ -55,10 +61,14 @@ def draw_scatter(figure: ScatterFigure, words: Words, near: tuple[Limits, Limits
     parts = [_rect(left, top, right, bottom, "none", GRID)]
     for tick in nice_ticks(*across.limits, 6):
         x = across(tick)
-        parts += [_line(x, top, x, bottom, GRID), _text(x, bottom + 14, tick_label(tick), "middle", "tick")]
+        parts += [
+            _line(x, top, x, bottom, GRID),
+            _text(x, bottom + 14, tick_label(tick, language=language), "middle", "tick"),
+        ]
     for tick in nice_ticks(*up.limits, 6):
         y = up(tick)
-        parts += [_line(left, y, right, y, GRID), _text(left - 5, y + 3.5, tick_label(tick), "end", "tick")]
+        label = tick_label(tick, language=language)
+        parts += [_line(left, y, right, y, GRID), _text(left - 5, y + 3.5, label, "end", "tick")]
     inside = ((x, y) for x, y in figure.sources if x in across and y in up)
     dots = "".join(f"M{across(x):.1f} {up(y):.1f}h0" for x, y in inside)
     parts.append(f'<path d="{dots}" stroke="{PALE}" stroke-width="3.4" stroke-linecap="round" fill="none"/>')
@@ -70,15 +80,17 @@ def draw_scatter(figure: ScatterFigure, words: Words, near: tuple[Limits, Limits
     )
     parts += [_circle(across(x), up(y)) for x, y in figure.ref]
     parts += [_triangle(across(x), up(y) + 3) for x, y in figure.trace]
-    names = [words["scatter_axis"].format(n=axis + 1, features=shorten(text, 40)) for axis, text in figure.axes]
+    form = WORDS[language]["scatter_axis"]
+    names = [form.format(n=axis + 1, features=shorten(text, 40)) for axis, text in figure.axes]
     parts.append(_text((left + right) / 2, size - 6, names[0], "middle", "label"))
     upwards = _text(0, 0, names[1], "middle", "label")
     parts.append(f'<g transform="translate(12 {bottom / 2}) rotate(-90)">{upwards}</g>')
     return _svg(size, size, f"{names[0]}; {names[1]}", parts)
 
 
-def draw_shares(rows: Sequence[FeatureShare], words: Words, width: float) -> Markup:
+def draw_shares(rows: Sequence[FeatureShare], language: str, width: float) -> Markup:
     """A bar for every feature: match, rarity and difference, and a diamond at their sum."""
+    words = WORDS[language]
     step, top, hatch = 24.0, 30.0, f"hatch-{width:.0f}"
     left = min(34 + 7.0 * max(len(shorten(row.feature, 16)) for row in rows), 150.0)
     right = width - 56
@@ -90,7 +102,8 @@ def draw_shares(rows: Sequence[FeatureShare], words: Words, width: float) -> Mar
     parts = []
     for tick in nice_ticks(*at.limits, 7 if width > 500 else 4):
         x = at(tick)
-        parts += [_line(x, top - 6, x, height - 22, GRID), _text(x, height - 8, tick_label(tick), "middle", "tick")]
+        label = tick_label(tick, language=language)
+        parts += [_line(x, top - 6, x, height - 22, GRID), _text(x, height - 8, label, "middle", "tick")]
     zero = at(0.0)
     parts.append(_line(zero, top - 10, zero, height - 22, INK))
     if zero - left > 90:
@@ -99,19 +112,20 @@ def draw_shares(rows: Sequence[FeatureShare], words: Words, width: float) -> Mar
         parts.append(_text(zero + 8, top - 12, words["for"], "start", "tick"))
     for place, (row, bar) in enumerate(zip(rows, bars, strict=True)):
         y = top + step * place
-        parts.append(_text(left - 8, y + step / 2 + 1, shorten(row.feature, 16), "end", "label"))
+        parts.append(_text(left - 8, y + step / 2 + 1, shorten(row.feature, 16), "end", "label", own=True))
         for (start, end), fill in zip(bar, (VALIDATE, TEST, f"url(#{hatch})"), strict=True):
             a, b = sorted((at(start), at(end)))
             if b - a > 0.05:
                 parts.append(_rect(a, y + 3, b, y + step - 6, fill, INK, 0.6))
-        total = signed(fixed(row.log10_lr)) if abs(row.log10_lr) < 1000 else number(row.log10_lr)
+        total = (fixed if abs(row.log10_lr) < 1000 else number)(row.log10_lr, language=language)
         parts.append(_diamond(at(row.log10_lr), y + step / 2 - 1.5, 5, "#fff", INK))
-        parts.append(_text(width - 4, y + step / 2 + 1, total, "end", "label"))
+        parts.append(_text(width - 4, y + step / 2 + 1, signed(total), "end", "label"))
     return _svg(width, height, words["shares"], parts, _pattern(hatch, 6, f'fill="{DIFFERENT}"', INK))
 
 
-def draw_scale(figure: ScaleFigure, words: Words, width: float) -> Markup:
+def draw_scale(figure: ScaleFigure, language: str, width: float) -> Markup:
     """The LR on a log axis: verbal steps as bands, what validation does not support as hatching."""
+    words = WORDS[language]
     height, top, base, hatch = 148.0, 44.0, 92.0, f"unsupported-{width:.0f}"
     at = _Line(figure.limits, (10.0, width - 10.0))
     low, high = figure.limits
@@ -130,7 +144,7 @@ def draw_scale(figure: ScaleFigure, words: Words, width: float) -> Markup:
         x = at(tick)
         parts.append(_line(x, base, x, base + 4, MUTED))
         if width > 500 or tick % 2 == 0:
-            parts.append(_text(x, base + 17, _axis_label(tick), "middle", "tick"))
+            parts.append(_text(x, base + 17, _axis_label(tick, language), "middle", "tick"))
     middle = (top + base) / 2
     if figure.interval is not None and figure.interval_visible:
         a, b = (at(min(max(end, low), high)) for end in figure.interval)
@@ -151,7 +165,8 @@ def draw_scale(figure: ScaleFigure, words: Words, width: float) -> Markup:
     parts.append(_edge_text(reported, top - 26, figure.words, width, "strong"))
     parts.append(_edge_text(reported, top - 11, words["reported_here"], width, "tick"))
     pattern = _pattern(hatch, 7, 'fill="#fff" fill-opacity=".55"', PALE)
-    return _svg(width, height, f"{words['reported_here']}: log10 LR {figure.bounded:.2f}", parts, pattern)
+    bounded = fixed(figure.bounded, language=language)
+    return _svg(width, height, f"{words['reported_here']}: log10 LR {bounded}", parts, pattern)
 
 
 def key_marks() -> dict[str, Markup]:
@@ -201,11 +216,12 @@ def _bar(values: Iterable[float]) -> list[Limits]:
     return ends
 
 
-def _axis_label(exponent: int) -> str:
+def _axis_label(exponent: int, language: str) -> str:
     """LRs from 1/1000 to 1000 in full, others as powers of ten."""
     if abs(exponent) > 3:
         return power(exponent)
-    return f"{10**exponent}" if exponent >= 0 else f"1/{10**-exponent}"
+    size = grouped(10 ** abs(exponent), language=language)
+    return size if exponent >= 0 else f"1/{size}"
 
 
 def _pattern(name: str, size: int, ground: str, line: str) -> str:
@@ -218,12 +234,15 @@ def _pattern(name: str, size: int, ground: str, line: str) -> str:
 
 
 def _svg(width: float, height: float, label: str, parts: Sequence[str], defs: str = "") -> Markup:
-    box = f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(plain(label))}"'
+    box = f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-family="sans-serif" aria-label="{escape(plain(label))}"'
     return Markup(f"<svg {box}>{defs}{''.join(parts)}</svg>")
 
 
-def _text(x: float, y: float, text: str, anchor: str, kind: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(plain(text))}</text>'
+def _text(x: float, y: float, text: str, anchor: str, kind: str, own: bool = False) -> str:
+    """``own``: a name of the user's, which nothing is to translate."""
+    named = ' translate="no"' if own else ""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}" {TEXT[kind]}{named}'
+    return f"<text {place}>{escape(plain(text))}</text>"
 
 
 def _edge_text(x: float, y: float, text: str, width: float, kind: str) -> str:

@@ -107,7 +107,7 @@ def strips(case: Case) -> list[Strip]:
         low, high = min(low, trace.min(), ref.min()), max(high, trace.max(), ref.max())
         margin = 0.04 * (high - low) or 1.0
         limits = (float(low - margin), float(high + margin))
-        ticks = tuple(_ticks(limits, system.transform))
+        ticks = tuple(_ticks(limits, system.transform, case.language))
         found.append(Strip(share, limits, _hill(raw[:, k], limits), trace, ref, ticks))
     return found
 
@@ -121,9 +121,9 @@ def _hill(values: Floats, limits: Limits) -> Floats:
     return np.column_stack([grid, density / density.max()])
 
 
-def _ticks(limits: Limits, transform: str) -> list[tuple[float, str]]:
+def _ticks(limits: Limits, transform: str, language: str = "en") -> list[tuple[float, str]]:
     if transform == "none":
-        return [(tick, tick_label(tick)) for tick in nice_ticks(*limits, 4)]
+        return [(tick, tick_label(tick, language=language)) for tick in nice_ticks(*limits, 4)]
     log, back = (math.log10, lambda v: 10**v) if transform == "log10" else (math.log, math.exp)
     low, high = (back(limit) for limit in limits)
     if 0 < low < high < math.inf and high / low > 3:
@@ -133,7 +133,7 @@ def _ticks(limits: Limits, transform: str) -> list[tuple[float, str]]:
         ticks = [tick for tick in nice_ticks(low, high, 4) if tick > 0]
     else:
         return []
-    return [(log(tick), tick_label(tick)) for tick in ticks]
+    return [(log(tick), tick_label(tick, language=language)) for tick in ticks]
 
 
 def scatter_figure(case: Case) -> ScatterFigure | None:

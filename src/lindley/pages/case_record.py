@@ -1,7 +1,8 @@
 """The record inside the report of a case, and the case computed again from it: ``lindley verify``.
 
 A record is what `Case.to_json` says: the measurements as measured, the digests of system and files, the LR and the words for
-it. A .json report is a record; a page holds one as data that no browser runs or shows, with a digest of the rest of the page.
+it. A .json report is a record; a page holds one as data that no browser runs or shows, with a digest of the rest of the page;
+a PDF holds such a page as an attached file.
 Digests tell of accidents and of slips of the hand: they have no key, and whoever means to forge can make them anew. That the
 LR is the LR of these measurements, and that the page concludes what follows from it, is found by computing it again.
 """
@@ -29,13 +30,14 @@ from lindley.experiment.folder import json_digest
 from lindley.limits import limit, limit_text
 from lindley.pages.case_words import conclusion
 from lindley.pages.numerals import ratio_text
+from lindley.pages.pdf import attached_page
 from lindley.shown import visible
 from lindley.system.system import System, load
 from lindley.version import __version__
 
 __all__ = ["Record", "Verification", "case_of", "read_record", "reports_in", "verify_reports", "with_record"]
 
-REPORTS = (".html", ".htm", ".json")
+REPORTS = (".html", ".htm", ".pdf", ".json")
 TOLERANCE = 1e-9
 """By so much the same LR may differ from one machine to another."""
 _BEFORE, _AFTER = '<script type="application/json" id="record">', "</script>"
@@ -138,7 +140,9 @@ def reports_in(places: Iterable[Path]) -> list[Path]:
             continue
         inside = [path for path in sorted(place.iterdir()) if path.suffix.lower() in REPORTS and _is_report(path)]
         if not inside:
-            raise LindleyError(f"the folder {place} holds no report of a case (.html or .json, of 'lindley case')")
+            raise LindleyError(
+                f"the folder {place} holds no report of a case (.html, .pdf or .json, of 'lindley case')"
+            )
         found += inside
     return found
 
@@ -148,7 +152,7 @@ def _is_report(path: Path) -> bool:
     try:
         text = _text(path)
     except LindleyError:
-        return True
+        return path.suffix.lower() != ".pdf"  # one without a page inside may be anything
     return _BEFORE in text or 'id="conclusion"' in text or ('"trace": {' in text and '"log10_lr":' in text)
 
 
@@ -216,6 +220,8 @@ def _text(path: Path) -> str:
     try:
         if os.path.getsize(path) > limit("TABLE_MB") * 1_000_000:
             raise LindleyError(f"{path} is too large for a report: {limit_text('TABLE_MB')}.")
+        if path.suffix.lower() == ".pdf":
+            return _inside(path)
         return path.read_text("utf-8")  # line ends that became those of Windows are no change
     except FileNotFoundError:
         raise LindleyError(f"there is no file {path}") from None
@@ -223,6 +229,17 @@ def _text(path: Path) -> str:
         raise LindleyError(f"{path} is no report of a case: it is not UTF-8 text") from error
     except (OSError, ValueError) as error:
         raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+
+
+def _inside(path: Path) -> str:
+    """The page that is attached to a PDF."""
+    page = attached_page(path.read_bytes())
+    if page is None:
+        raise LindleyError(
+            "the PDF holds no page of lindley as an attached file: it was printed by a browser, or saved by another program. "
+            "Verify the .html or .json report."
+        )
+    return page
 
 
 def read_record(path: Path) -> tuple[Record, str | None, list[str]]:

@@ -5,15 +5,28 @@ and for the terminal the same of a batch and of a trained system.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import yaml
 
 from lindley.casework.case import Batch, Case
 from lindley.casework.laboratory import LANGUAGES, Scale
-from lindley.pages.numerals import UNKNOWN, fixed, lr_text, number, percent, plain, ratio_text, shorten, with_units
+from lindley.pages.numerals import (
+    UNKNOWN,
+    fixed,
+    grouped,
+    lr_text,
+    number,
+    percent,
+    plain,
+    ratio_text,
+    shorten,
+    with_units,
+)
 from lindley.pages.page import asset
 from lindley.system.kinds import CALIBRATIONS
 from lindley.system.names import ModelName
@@ -22,7 +35,8 @@ from lindley.table.scaling import Transform, TransformKind
 
 __all__ = [
     "WORDS",
-    "batch_rows",
+    "batch_bounds",
+    "batch_table",
     "calibration_steps",
     "conclusion",
     "decided",
@@ -31,7 +45,9 @@ __all__ = [
     "describe_system",
     "describe_training",
     "described_file",
+    "matrix_cells",
     "reading",
+    "translated",
     "verbal_range",
 ]
 
@@ -47,6 +63,20 @@ WORDS: dict[str, dict[str, str]] = {
     language: {name: text[language] for name, text in _TEXTS.items()} for language in LANGUAGES
 }
 """By language and by the name of the text."""
+_DUTCH: dict[str, str] = yaml.safe_load(asset("dutch.yaml"))
+"""What other parts of lindley say in English: their numbers are {} there."""
+
+
+def translated(text: str, language: str) -> str | None:
+    """What another part of lindley says, in the language of a page; none if there are no words for it.
+
+    >>> translated("logistic calibration", "nl")
+    'logistische kalibratie'
+    """
+    if language == "en":
+        return text
+    found = _DUTCH.get(re.sub(r"\d+", "{}", text))
+    return None if found is None else found.format(*re.findall(r"\d+", text))
 
 
 def reading(log10_lr: float, scale: Scale, language: str) -> str:
@@ -65,9 +95,12 @@ def conclusion(case: Case) -> list[str]:
     if said.log10_lr != said.log10_lr_bounded:
         raw, reported = (ratio_text(v, case.language) for v in (said.log10_lr, said.log10_lr_bounded))
         sentences.append(WORDS[case.language]["bounded"].format(raw=raw, reported=reported))
+    if said.bounds_of != (here := (said.n_trace, said.n_ref)):
+        of, this = (f"{m} × {n}" for m, n in (said.bounds_of, here))
+        sentences.append(WORDS[case.language]["bounds_of"].format(measurements=of, here=this))
     if said.by_group is not None:
         other, same = (ratio_text(v, case.language) for v in (said.by_group.other_group, said.by_group.same_group))
-        share = percent(said.by_group.share)
+        share = percent(said.by_group.share, language=case.language)
         sentences.append(WORDS[case.language]["by_group"].format(share=share, other=other, same=same))
     return sentences
 
@@ -76,7 +109,8 @@ def decided(case: Case) -> list[str]:
     """How many known sources agree as well, and which part of the LR counts most: sentences that are true of the model."""
     said, words = case.explanation, WORDS[case.language]
     form = "near_none" if said.as_near == 0 else "near_one" if said.as_near == 1 else "near_some"
-    sentences = [words[form].format(k=said.as_near, n=len(case.system.population.means))]
+    count = partial(grouped, language=case.language)
+    sentences = [words[form].format(k=count(said.as_near), n=count(len(case.system.population.means)))]
     related = said.relatedness
     if related is not None:
         which = "difference" if said.log10_lr_model < 0 else "relatedness" if related.share >= 0.5 else "typicality"
@@ -98,14 +132,15 @@ def verbal_range(case: Case) -> str:
     return ends[0] if ends[0] == ends[1] else " … ".join(ends)
 
 
-def calibration_steps(system: System) -> str:
+def calibration_steps(system: System, language: str) -> str:
     """The calibrations of a system, in words."""
-    return ", ".join(CALIBRATIONS[step].words for step in ModelName.parse(system.name).calibrations)
+    steps = [CALIBRATIONS[step].words for step in ModelName.parse(system.name).calibrations]
+    return ", ".join(translated(step, language) or step for step in steps)
 
 
 def describe_case(case: Case) -> str:
     """The conclusion, the numbers, and what to keep in mind."""
-    words, said = WORDS[case.language], case.explanation
+    words, said, shown = WORDS[case.language], case.explanation, partial(fixed, language=case.language)
     lines = [
         f"{words['trace']} {plain(case.trace_label)} ({said.n_trace}×), {words['ref'].lower()} {plain(case.ref_label)} "
         f"({said.n_ref}×); {words['system'].lower()} {plain(str(case.system.file))}, {case.system.name}",
@@ -113,27 +148,27 @@ def describe_case(case: Case) -> str:
         *(line for sentence in conclusion(case) for line in textwrap.wrap(sentence, WIDTH)),
         "",
     ]
-    lower, upper = (fixed(bound) for bound in said.bounds)
+    lower, upper = map(shown, said.bounds)
     reported, calculated = (ratio_text(v, case.language) for v in (said.log10_lr_bounded, said.log10_lr))
     facts = [
-        (words["log10_lr"], fixed(said.log10_lr), f"LR {calculated}"),
-        (words["log10_bounded"], fixed(said.log10_lr_bounded), f"LR {reported}; {lower} … {upper}"),
-        (words["log10_similarity"], fixed(said.log10_similarity), ""),
-        (words["log10_typicality"], fixed(said.log10_typicality), ""),
+        (words["log10_lr"], shown(said.log10_lr), f"LR {calculated}"),
+        (words["log10_bounded"], shown(said.log10_lr_bounded), f"LR {reported}; {lower} … {upper}"),
+        (words["log10_similarity"], shown(said.log10_similarity), ""),
+        (words["log10_typicality"], shown(said.log10_typicality), ""),
     ]
     if said.calibrated:
-        facts.append((words["log10_model"], fixed(said.log10_lr_model), ""))
+        facts.append((words["log10_model"], shown(said.log10_lr_model), ""))
     if said.interval is None:
         facts.append((words["interval"].format(level=90), "–", words["no_interval"]))
     else:
         level = words["interval"].format(level=round(100 * said.interval.level))
-        ends = f"{fixed(said.interval.lower)} … {fixed(said.interval.upper)}"
+        ends = f"{shown(said.interval.lower)} … {shown(said.interval.upper)}"
         facts.append((level, ends, words["interval_how"].format(n=said.interval.replicates)))
     name, value = (max(len(fact[i]) for fact in facts) for i in (0, 1))
     lines += [f"  {a:<{name}}  {b:>{value}}  {c}".rstrip() for a, b, c in facts]
     if said.calibrated:
-        steps, model, llr = calibration_steps(case.system), fixed(said.log10_lr_model), fixed(said.log10_lr)
-        text = words["calibrated"].format(steps=steps, model=model, llr=llr)
+        steps = calibration_steps(case.system, case.language)
+        text = words["calibrated"].format(steps=steps, model=shown(said.log10_lr_model), llr=shown(said.log10_lr))
         lines += ["", *textwrap.wrap(text, WIDTH)]
     lines += ["", *_remarks(words, [remark.in_language(case.language) for remark in case.remarks])]
     return "\n".join([*lines, *_notes(words, case)])
@@ -141,32 +176,46 @@ def describe_case(case: Case) -> str:
 
 def describe_batch(batch: Batch) -> str:
     """What to keep in mind about a matrix."""
-    lower, upper = (fixed(bound) for bound in batch.system.bounds)
-    lines = [
-        f"{len(batch.trace.labels)} traces × {len(batch.ref.labels)} refs; system {batch.system.file}, "
-        f"{batch.system.name}. Validation supports log10 LRs from {lower} to {upper}.",
-        "",
-    ]
-    lines += _remarks(WORDS["en"], [remark.message for remark in batch.remarks])
-    return "\n".join([*lines, *_notes(WORDS["en"], batch)])
+    words = WORDS[batch.language]
+    lower, upper = batch_bounds(batch)
+    first = words["matrix_of"].format(
+        traces=len(batch.trace.labels), refs=len(batch.ref.labels), system=batch.system.file, model=batch.system.name,
+        lower=lower, upper=upper,
+    )  # fmt: skip
+    lines = [first, "", *_remarks(words, [remark.in_language(batch.language) for remark in batch.remarks])]
+    return "\n".join([*lines, *_notes(words, batch)])
 
 
-def batch_rows(batch: Batch) -> tuple[list[str], list[list[str]]] | None:
-    """Header and rows of a matrix of reported LRs that fits on a screen, with a star at the bounds; else nothing."""
+def batch_bounds(batch: Batch) -> tuple[str, str]:
+    """As far as validation supports any LR of a matrix: pairs with more measurements may have wider bounds than others."""
+    lower, upper = batch.bounds
+    return fixed(lower.min(), language=batch.language), fixed(upper.max(), language=batch.language)
+
+
+def batch_table(batch: Batch) -> tuple[str, list[str], list[list[str]], str] | None:
+    """Title, header, rows and caption of a matrix of reported LRs that fits on a screen; else nothing."""
     if max(batch.log10_lr.shape) > MOST_PRINTED:
         return None
-    header = ["trace", *_told_apart(batch.ref.labels)]
-    rows = []
-    traces = _told_apart(batch.trace.labels)
-    for label, llrs, bounded in zip(traces, batch.log10_lr.tolist(), batch.bounded.tolist(), strict=True):
-        rows.append([label, *(f"{fixed(b)}{'' if a == b else '*'}" for a, b in zip(llrs, bounded, strict=True))])
-    return header, rows
+    words = WORDS[batch.language]
+    traces, refs = (_told_apart(side.labels, words["number"]) for side in (batch.trace, batch.ref))
+    rows = [[label, *cells] for label, cells in zip(traces, matrix_cells(batch), strict=True)]
+    return words["matrix_table"], [words["trace"].lower(), *refs], rows, words["matrix_star"]
 
 
-def _told_apart(labels: Sequence[str]) -> list[str]:
+def matrix_cells(batch: Batch) -> list[list[str]]:
+    """The reported LRs as text, with a star where the calculated one is beyond the bounds."""
+    return [
+        [f"{fixed(b, language=batch.language)}{'' if a == b else '*'}" for a, b in zip(llrs, bounded, strict=True)]
+        for llrs, bounded in zip(batch.log10_lr.tolist(), batch.bounded.tolist(), strict=True)
+    ]
+
+
+def _told_apart(labels: Sequence[str], number: str) -> list[str]:
     """Labels that are short enough for a table; those that look the same for it have their place behind them."""
     short = [shorten(label) for label in labels]
-    return [each if short.count(each) == 1 else f"{each} (no. {place})" for place, each in enumerate(short, start=1)]
+    return [
+        each if short.count(each) == 1 else f"{each} ({number} {place})" for place, each in enumerate(short, start=1)
+    ]
 
 
 def describe_training(system: System) -> str:
@@ -174,7 +223,7 @@ def describe_training(system: System) -> str:
     about = system.about
     data, validation = about["data"], about["validation"]
     lower, upper = system.bounds
-    replicates = f"{about['bootstrap']} bootstrap replicates tell how sure it is"
+    replicates = f"{about['bootstrap']} replicates tell how sure it is"
     paragraphs = [
         f"{system.name}, trained on {data['rows']:,} measurements of {data['sources']:,} sources in {len(system.features)} "
         f"features; {replicates if about['bootstrap'] else 'without replicates, no LR has an interval'}.",

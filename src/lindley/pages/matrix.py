@@ -1,4 +1,7 @@
-"""The LRs of all traces against all refs, as files: .csv, .json, .xlsx, and a page. Labels in them are never formulas."""
+"""The LRs of all traces against all refs, as files: .csv, .json, .xlsx, and a page (.html, .pdf).
+
+Labels in them are never formulas.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from typing import Any
 
 from lindley.casework.case import Batch
 from lindley.errors import LindleyError
-from lindley.pages.case_words import WORDS
-from lindley.pages.numerals import fixed
-from lindley.pages.page import render_page
+from lindley.pages.case_page import identity, logo, page_words, sentences
+from lindley.pages.case_words import WORDS, batch_bounds, matrix_cells
+from lindley.pages.page import own, render_page
+from lindley.pages.pdf import page_as_pdf
 from lindley.shown import as_text_cell, json_text, visible
 from lindley.version import __version__
 
@@ -24,12 +28,16 @@ MOST_ON_A_PAGE = 20_000
 """LRs on one page."""
 MOST_COLUMNS = 16_383
 """Refs in one sheet of a workbook."""
+MOST_ON_PAPER = 8
+"""Refs side by side in a PDF; the others follow below them."""
 
 
 def matrix_file(batch: Batch, ending: str, reports: Mapping[tuple[int, int], str] | None = None) -> bytes:
     """The matrix as the file that its ending says; ``reports``: files beside it, by trace and ref."""
     if ending in (".html", ".htm"):
         return _page(batch, reports or {}).encode("utf-8")
+    if ending == ".pdf":
+        return page_as_pdf(_page(batch, {}, MOST_ON_PAPER))
     if ending == ".xlsx":
         return _workbook(batch)
     text = json_text(batch.to_json()) + "\n" if ending == ".json" else _csv(batch)
@@ -73,7 +81,10 @@ def _csv(batch: Batch) -> str:
 
 
 def _workbook(batch: Batch) -> bytes:
-    """A sheet of the reported LRs, one of the calculated ones, and one that says where they come from."""
+    """A sheet of the reported LRs, one of the calculated ones, and one that says where they come from.
+
+    Their words are in the language of the batch. LRs are numbers, which Excel shows with the marks of its own language.
+    """
     from openpyxl import Workbook
 
     if len(batch.ref.labels) > MOST_COLUMNS:
@@ -82,21 +93,25 @@ def _workbook(batch: Batch) -> bytes:
         )
     book = Workbook()
     book.remove(book.active)
-    for which, matrix in _matrices(batch).items():
-        sheet = book.create_sheet(f"log10 LR {which}")
-        for column, label in enumerate(("trace", *batch.ref.labels), start=1):
+    words, names = WORDS[batch.language], ("matrix_table", "matrix_calculated")
+    for name, matrix in zip(names, _matrices(batch).values(), strict=True):
+        sheet = book.create_sheet(words[name].replace(",", ""))
+        for column, label in enumerate((words["trace"].lower(), *batch.ref.labels), start=1):
             _text_cell(sheet, 1, column, label)
         for row, (label, llrs) in enumerate(zip(batch.trace.labels, matrix, strict=True), start=2):
             _text_cell(sheet, row, 1, label)
             for column, llr in enumerate(llrs, start=2):
                 sheet.cell(row, column, llr).number_format = "0.00"
         sheet.freeze_panes = "B2"
-    about = book.create_sheet("about")
-    lower, upper = batch.system.bounds
+    about = book.create_sheet(words["matrix_about"])
+    lower, upper = batch_bounds(batch)
+    remarks = (remark.in_language(batch.language) for remark in batch.remarks)
     facts = [
-        ("reported", f"within the bounds, log10 LR {fixed(lower)} to {fixed(upper)}: report these"),
-        *((f"remark {n}", remark.message) for n, remark in enumerate(batch.remarks, start=1)),
-        ("command", batch.command),
+        *((name, fact.striptags()) for name, fact in identity(batch.notes, batch.language, batch.system.file)),
+        *zip((words["h1"], words["h2"]), _propositions(batch), strict=False),
+        (words["reported_here"], words["matrix_report_these"].format(lower=lower, upper=upper)),
+        *((f"{words['remark']} {n}", remark) for n, remark in enumerate(remarks, start=1)),
+        (words["command"], batch.command),
         *_files(batch),
         ("lindley", __version__),
     ]
@@ -116,29 +131,43 @@ def _text_cell(sheet: Any, row: int, column: int, text: str) -> None:
     cell.quotePrefix = True
 
 
-def _page(batch: Batch, reports: Mapping[tuple[int, int], str]) -> str:
+def _page(batch: Batch, reports: Mapping[tuple[int, int], str], side_by_side: int | None = None) -> str:
     if batch.log10_lr.size > MOST_ON_A_PAGE:
         raise LindleyError(
             f"there are {batch.log10_lr.size:,} LRs, and a page has {MOST_ON_A_PAGE:,} at most: give .xlsx or .csv"
         )
-    reported, calculated = _matrices(batch).values()
+    refs = len(batch.ref.labels)
+    step = side_by_side or refs
     rows = [
-        (label, [(f"{fixed(a)}{'' if a == b else '*'}", reports.get((i, k), ""))
-                 for k, (a, b) in enumerate(zip(reported[i], calculated[i], strict=True))])
-        for i, label in enumerate(batch.trace.labels)
-    ]  # fmt: skip
+        (label, [(text, reports.get((i, k), "")) for k, text in enumerate(cells)])
+        for i, (label, cells) in enumerate(zip(batch.trace.labels, matrix_cells(batch), strict=True))
+    ]
     return render_page(
         "matrix.html",
         language=batch.language,
-        t=WORDS[batch.language],
+        t=page_words(batch.language),
         batch=batch,
-        bounds=batch.system.bounds,
+        system=batch.system,
+        identity=identity(batch.notes, batch.language, batch.system.file),
+        logo=logo(batch.notes),
+        bounds=batch_bounds(batch),
+        propositions=_propositions(batch),
         refs=batch.ref.labels,
         rows=rows,
+        blocks=[range(first, min(first + step, refs)) for first in range(0, refs, step)],
         remarks=[remark.in_language(batch.language) for remark in batch.remarks],
-        files=_files(batch),
+        files=[(own(name), own(digest)) for name, digest in _files(batch)],
         version=__version__,
     )
+
+
+def _propositions(batch: Batch) -> list[str]:
+    """What the measurements of every pair are judged under."""
+    words, notes, both = WORDS[batch.language], batch.notes, batch.propositions
+    if notes.h1 is not None and notes.h2 is not None:
+        named = {"trace": words["the_trace"], "ref": words["the_ref"]}
+        both = notes.h1.format(**named), notes.h2.format(**named)
+    return [] if both is None else sentences(both)
 
 
 def _files(batch: Batch) -> list[tuple[str, str]]:

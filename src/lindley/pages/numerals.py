@@ -1,7 +1,8 @@
 """Numbers and names as people read them: the one place where a report turns a value into text.
 
 A minus is a true one (−, not a hyphen), what is not known is a dash (–), and control characters in a user's names are shown by
-their numbers.
+their numbers. Every number has the marks of the language that it is asked in (`lindley.shown.in_marks`): 1,234.5 in English,
+1 234,5 in Dutch.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lindley.shown import visible
+from lindley.shown import in_marks, visible
 
 __all__ = [
     "aligned",
@@ -65,7 +66,7 @@ def with_units(names: Sequence[str], units: Sequence[str | None]) -> list[str]:
     return [f"{name} [{unit}]" if unit else name for name, unit in zip(names, units, strict=True)]
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3, *, language: str = "en") -> str:
     """Significant digits, and no exponent unless the number is tiny or huge.
 
     >>> number(0.03412), number(-2.5), number(1e-6), number(None)
@@ -75,17 +76,18 @@ def number(value: float | None, digits: int = 3) -> str:
         return _not_finite(value)
     size = abs(value)
     if size != 0 and not 1e-4 <= size < 1e6:
-        return scientific(value, max(digits - 1, 0))
-    return fixed(value, 0 if size == 0 else max(0, digits - 1 - math.floor(math.log10(size))))
+        return scientific(value, max(digits - 1, 0), language=language)
+    decimals = 0 if size == 0 else max(0, digits - 1 - math.floor(math.log10(size)))
+    return fixed(value, decimals, language=language)
 
 
-def fixed(value: float, digits: int = 2) -> str:
+def fixed(value: float, digits: int = 2, *, language: str = "en") -> str:
     """Some decimals. The sign stays where they are all 0, as −0.00 still says which side of 0 a log10 LR is on.
 
-    >>> fixed(-2.468), fixed(-0.001), fixed(3, 4)
-    ('−2.47', '−0.00', '3.0000')
+    >>> fixed(-2.468), fixed(-0.001), fixed(3, 4), fixed(3.588, language="nl")
+    ('−2.47', '−0.00', '3.0000', '3,59')
     """
-    return f"{value:.{digits}f}".replace("-", "−")
+    return in_marks(f"{value:.{digits}f}", language)
 
 
 def signed(text: str) -> str:
@@ -97,22 +99,22 @@ def signed(text: str) -> str:
     return text if text.startswith("−") else f"+{text}"
 
 
-def scientific(value: float, digits: int = 2) -> str:
+def scientific(value: float, digits: int = 2, *, language: str = "en") -> str:
     """With an exponent, as in papers.
 
     >>> scientific(-0.0411)
     '−4.11e−2'
     """
     mantissa, exponent = f"{value:.{digits}e}".split("e")
-    return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    return in_marks(f"{mantissa}e{int(exponent)}", language)
 
 
-def measured(value: float) -> str:
+def measured(value: float, *, language: str = "en") -> str:
     """A measurement as it is in the file, up to six digits."""
-    return f"{float(value):.6g}".replace("-", "−")
+    return in_marks(f"{float(value):.6g}", language)
 
 
-def aligned(cells: Sequence[str]) -> tuple[str, ...]:
+def aligned(cells: Sequence[str], *, language: str = "en") -> tuple[str, ...]:
     """Numbers with equally many decimals, so that points stand under each other.
 
     >>> aligned(["1.5", "2", "0.25"])
@@ -120,21 +122,22 @@ def aligned(cells: Sequence[str]) -> tuple[str, ...]:
     """
     if any("e" in cell for cell in cells):
         return tuple(cells)
-    split = [cell.partition(".") for cell in cells]
+    mark = in_marks(".", language)
+    split = [cell.partition(mark) for cell in cells]
     decimals = max(len(part) for _, _, part in split)
-    return tuple(f"{whole}.{part:0<{decimals}}" if decimals else whole for whole, _, part in split)
+    return tuple(f"{whole}{mark}{part:0<{decimals}}" if decimals else whole for whole, _, part in split)
 
 
-def percent(share: float | None) -> str:
+def percent(share: float | None, *, language: str = "en") -> str:
     """A share with two digits.
 
-    >>> percent(0.01234), percent(None)
-    ('1.2 %', '–')
+    >>> percent(0.01234), percent(0.999), percent(None)
+    ('1.2 %', '100 %', '–')
     """
-    return UNKNOWN if share is None else f"{100 * share:.2g} %"
+    return UNKNOWN if share is None else f"{_without_zeros(100 * share, 2, language)} %"
 
 
-def figure(value: float, unit: str) -> str:
+def figure(value: float, unit: str, *, language: str = "en") -> str:
     """A figure of a validation: a share in per cent, a log10 with two decimals, bits with three or four; 0 has no sign.
 
     >>> figure(0.4567, "share"), figure(-0.00001, "bits"), figure(0.31234, "bits")
@@ -145,13 +148,17 @@ def figure(value: float, unit: str) -> str:
     value = 100 * value if unit == "share" else value
     size = abs(value)
     digits = (2 if size < 10 else 1) if unit == "share" else 2 if unit == "log10" else 4 if size < 0.1 else 3
-    text = fixed(round(value, digits) + 0.0, digits)
+    text = fixed(round(value, digits) + 0.0, digits, language=language)
     return f"{text} %" if unit == "share" else text
 
 
-def grouped(count: int) -> str:
-    """A count with a narrow space between thousands."""
-    return f"{count:,}".replace(",", "\u202f")
+def grouped(count: float, *, language: str = "en") -> str:
+    """A count, its thousands apart.
+
+    >>> grouped(1053), grouped(1053, language="nl") == "1\u202f053"
+    ('1,053', True)
+    """
+    return in_marks(f"{count:,.0f}", language)
 
 
 def times(shape: tuple[int, int]) -> str:
@@ -184,7 +191,7 @@ def lr_text(log10_lr: float, language: str = "en") -> str:
     )
     decimals = exponent - size - 1
     text = f"{mantissa * 10**decimals:,}" if decimals >= 0 else f"{mantissa / 10:.1f}"
-    return (text if language == "en" else text.translate(str.maketrans(",.", ".,"))) + word
+    return in_marks(text, language) + word
 
 
 def ratio_text(log10_lr: float, language: str) -> str:
@@ -215,10 +222,14 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
 
 
-def tick_label(value: float) -> str:
+def tick_label(value: float, *, language: str = "en") -> str:
     """A round number without the zeros that it does not need."""
-    text = number(value, 4)
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+    return _without_zeros(value, 4, language)
+
+
+def _without_zeros(value: float, digits: int, language: str) -> str:
+    text = number(value, digits)
+    return in_marks(text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text, language)
 
 
 def _not_finite(value: float | None) -> str:

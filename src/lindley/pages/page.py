@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
@@ -32,10 +32,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "asset", "picture", "render_page", "sheet"]
+__all__ = ["Picture", "Step", "asset", "own", "picture", "render_page", "sheet", "silently"]
 
-FILTERS = ("capital", "figure", "fixed", "grouped", "measured", "number", "percent", "plain", "signed", "times")
+NAMES = ("capital", "plain", "signed", "times")
+NUMBERS = ("figure", "fixed", "grouped", "measured", "number", "percent")
+"""Filters whose text is in the language of the page."""
 STYLE = {**plot.STYLE, "hatch.linewidth": 0.6, "svg.hashsalt": "lindley", "svg.fonttype": "path"}
+
+Step = Callable[[str, str, float], None]
+"""What hears how far a report is: what is done, a detail of it, and the share that is done."""
+
+
+def silently(doing: str, detail: str, done: float) -> None:
+    """Nobody hears."""
 
 
 def render_page(template: str, scripts: Mapping[str, str] | None = None, **content: object) -> str:
@@ -62,8 +71,28 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(numerals, name) for name in FILTERS}
+    environment.filters |= {name: _outside_markup(getattr(numerals, name)) for name in NAMES}
+    environment.filters |= {name: _in_language(getattr(numerals, name)) for name in NUMBERS}
+    environment.filters["own"] = own
     return environment
+
+
+def _outside_markup(shown: Callable[..., str]) -> Callable[..., str]:
+    """A filter that leaves our own markup as it is."""
+    return lambda text: text if isinstance(text, Markup) else shown(text)
+
+
+def _in_language(number: Callable[..., str]) -> Callable[..., str]:
+    @jinja2.pass_context
+    def shown(context: jinja2.runtime.Context, value: Any, *more: Any) -> str:
+        return number(value, *more, language=context["language"])
+
+    return shown
+
+
+def own(text: object) -> Markup:
+    """A name or a text of somebody else's, or of a program, which is in no language of ours: nothing is to translate it."""
+    return Markup('<bdi translate="no">{}</bdi>').format(visible(str(text)))
 
 
 def _shown(value: object) -> object:

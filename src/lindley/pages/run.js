@@ -85,9 +85,11 @@
       panels[at].classList.toggle("closed", !open);
     });
     if (focus) tabs[number].focus();
-    tabs[number].scrollIntoView({ block: "nearest", inline: "nearest" });
+    const strip = tabs[number].parentElement; // on a phone it is wider than the screen; the page itself stays where it is
+    strip.scrollLeft = Math.max(0, tabs[number].offsetLeft - (strip.clientWidth - tabs[number].offsetWidth) / 2);
     try {
-      history.replaceState(null, "", tabs[number].getAttribute("href"));
+      // not before the page is there: a browser that finds a part in the address begins at it, below the title
+      if (document.documentElement.classList.contains("ready")) history.replaceState(null, "", tabs[number].getAttribute("href"));
     } catch (error) {
       /* a browser that allows no address changes for files: the tab is open all the same */
     }

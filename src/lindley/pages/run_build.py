@@ -28,7 +28,15 @@ from lindley.pages.run_figures import (
     SummaryFigure,
     SummaryRow,
 )
-from lindley.pages.run_model import axis_panels, calibration_panel, find_outliers, loss_figure, omnibus_figure
+from lindley.pages.run_model import (
+    axis_analysis,
+    axis_panels,
+    calibration_panel,
+    find_outliers,
+    loss_figure,
+    omnibus_figure,
+)
+from lindley.pages.run_sketch import focus_figure, sketch
 from lindley.pages.run_words import is_neural, kind, label, list_facts, model_labels
 from lindley.system.kinds import INTEGRATIONS, Family
 from lindley.system.names import ModelName
@@ -94,22 +102,29 @@ def build_report(run: SavedRun) -> Report:
             )
         panels = [replace(shown[name, split], which=which) for which, split in choice.named.items()]
         history, at = run.history(name, choice.median), choice.median
+        test = axis_analysis(name, at, run, "test")
+        validate = axis_analysis(name, at, run, "validate") if is_neural(run.spec(name)) else None
         figures.append(
             ModelFigures(
                 name=name,
                 split=at,
                 loss=None if history is None else loss_figure(history),
-                axes=axis_panels(name, at, run),
+                axes=() if test is None else axis_panels(name, at, run, test),
                 runs=CalibrationFigure(label(name, run.spec(name)), tuple(panels)),
                 omnibus=omnibus_figure(shown[name, at], grids[at], llrs[at]),
                 outliers=find_outliers(grids, llrs),
+                sketch=sketch(run.spec(name), len(run.table.features)),
+                focus=None if validate is None or test is None else focus_figure(validate, test),
             )
         )
     data, notes = data_figure(run.table)
     summary = summary_figure(run)
     return Report(
-        title=f"{run.experiment.name}: {run.table.name}",
-        facts=list_facts(run.content, run.experiment.data, any(row.family != "benchmark" for row in summary.rows)),
+        title=run.table.name,
+        facts=(
+            ("Experiment", run.experiment.name),
+            *list_facts(run.content, run.experiment.data, any(row.family != "benchmark" for row in summary.rows)),
+        ),
         summary=summary,
         kinds=tuple(
             CalibrationFigure(c.title, tuple(replace(shown[m, c.split], which=kind(run.spec(m))) for m in c.models))

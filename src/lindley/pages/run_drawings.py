@@ -65,8 +65,13 @@ MOST_POINTS = 2000
 _CORE = 0.86  # the share of a cell's width that points may use
 
 
-def draw_pictures(report: Report, every_loss: bool = True) -> dict[str, Picture]:
-    """The summary, the data, the model that is shown first and the loss of every neural model, by file name."""
+def draw_pictures(
+    report: Report, every_loss: bool = True, progress: Callable[[float], None] | None = None
+) -> dict[str, Picture]:
+    """The summary, the data, the model that is shown first and the loss of every neural model, by file name.
+
+    ``progress`` hears of the share that is drawn before every picture.
+    """
     data = report.data
     drawings: dict[str, Callable[[], Figure]] = {"summary": partial(draw_summary, report.summary)}
     if report.series is not None:
@@ -89,7 +94,12 @@ def draw_pictures(report: Report, every_loss: bool = True) -> dict[str, Picture]
     for each in report.models if every_loss else ():
         if each.loss is not None:
             drawings[f"loss-{_file_name(each.name)}"] = partial(draw_loss, each.loss)
-    return {name: picture(draw) for name, draw in drawings.items()}
+    drawn = {}
+    for done, (name, draw) in enumerate(drawings.items()):
+        if progress is not None:
+            progress(done / len(drawings))
+        drawn[name] = picture(draw)
+    return drawn
 
 
 def save_pictures(folder: Path, pictures: Mapping[str, Picture]) -> list[Path]:
@@ -202,6 +212,8 @@ def draw_loss(figure: LossFigure) -> Figure:
         ax.annotate(name, end, xytext=(2, 0), **BESIDE, va="center", color=shade, fontsize=5.5)
     ax.plot(figure.train.x, figure.train.y, ".", ms=2, color=palette.TEST, label="training")
     ax.plot(figure.validate.x, figure.validate.y, color=palette.BEST, lw=1.6, label="validation")
+    if figure.focus is not None:
+        ax.plot(figure.focus.x, figure.focus.y, color=palette.NEUTRAL, lw=1.1, ls=DASHES["dashdot"], label="focus axes")
     if figure.axes:
         ax.plot([], [], color=shades[len(shades) // 2], lw=0.8, label="single axes, validation (number at the right)")
     ax.axhline(1, color=palette.NEUTRAL, lw=1.1, ls=DASHES["dash"], label="neutral")

@@ -19,6 +19,7 @@ from lindley.evaluation.pair_grid import NamedPair
 from lindley.llrs import Floats
 from lindley.pages.numerals import number, shorten
 from lindley.pages.palette import BANDS, INK, LINE_DASHES, LINES, MARKS, MUTED, Mark
+from lindley.pages.run_sketch import FocusFigure, Sketch
 from lindley.plot import pav_limits
 from lindley.system.kinds import Family
 from lindley.table.splits import Size
@@ -138,6 +139,7 @@ class LossFigure:
     best_epoch: int
     best_cllr: float
     spikes: tuple[int, ...]  # epochs
+    focus: Curve | None = None  # validation Cllr of the axes together that do not mislead by themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +243,8 @@ class ModelFigures:
     runs: CalibrationFigure  # worst, median and best run
     omnibus: OmnibusFigure
     outliers: OutlierFigure
+    sketch: Sketch | None = None  # networks
+    focus: FocusFigure | None = None  # networks whose LLR is a sum over axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,7 +438,8 @@ def series_layout(figure: SeriesFigure) -> SeriesLayout:
 
 def loss_limits(figure: LossFigure) -> tuple[float, float]:
     """The range of Cllr that a loss plot shows, for its log axis: a few spikes may be beyond it."""
-    every = np.concatenate([curve.y for curve in (figure.train, figure.validate, *figure.axes)])
+    focus = () if figure.focus is None else (figure.focus,)
+    every = np.concatenate([curve.y for curve in (figure.train, figure.validate, *focus, *figure.axes)])
     every = every[np.isfinite(every) & (every > 0)]
     low, high = (float(every.min()), float(np.quantile(every, 0.999))) if every.size else (0.1, 1.0)
     return low * 0.85, max(high, 1.0) * 1.3

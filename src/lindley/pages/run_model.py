@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from lindley.evaluation.axes import QQ, analyse_axes
+from lindley.evaluation.axes import QQ, AxisAnalysis, analyse_axes
 from lindley.evaluation.curves import PavCurve, ece, histogram, histogram_limits, pav_curve, tippett
 from lindley.evaluation.metrics import eer, log2_cost
 from lindley.evaluation.pair_grid import NamedPair, PairGrid, PairSums, compress
@@ -33,7 +33,15 @@ from lindley.pages.run_figures import (
 if TYPE_CHECKING:
     from lindley.experiment.saved import SavedRun
 
-__all__ = ["axis_panels", "calibration_panel", "find_outliers", "loadings", "loss_figure", "omnibus_figure"]
+__all__ = [
+    "axis_analysis",
+    "axis_panels",
+    "calibration_panel",
+    "find_outliers",
+    "loadings",
+    "loss_figure",
+    "omnibus_figure",
+]
 
 Index = NDArray[np.intp]
 
@@ -72,26 +80,29 @@ def loss_figure(history: History) -> LossFigure:
         best_epoch=best + 1,
         best_cllr=float(validate[best]),
         spikes=tuple((spikes + 1).tolist()),
+        focus=None if history.validate_focus is None else curve("focus", history.validate_focus[0], MOST_AXIS_EPOCHS),
     )
 
 
-def axis_panels(name: str, split: int, run: SavedRun) -> tuple[AxisPanel, ...]:
-    """Figures 3 and 4: every axis of a model on its test part; none if its LLR is not a sum over axes, as if calibrated."""
+def axis_analysis(name: str, split: int, run: SavedRun, which: Literal["validate", "test"]) -> AxisAnalysis | None:
+    """Every axis of a model on a part of a split; None if its LLR is not a sum over axes, as if calibrated."""
     if run.spec(name).calibrations:
-        return ()
+        return None
     system = run.system(name, split)
-    model = system.model
-    if not model.has_axis_shares:
-        return ()
-    test = run.splits[split].raw[2]
-    part = test.with_values(system.prepare(test.values))
-    analysis = analyse_axes(model, part, most_different=AXIS_PAIRS)
+    if not system.model.has_axis_shares:
+        return None
+    raw = run.splits[split].raw[1 if which == "validate" else 2]
+    return analyse_axes(system.model, raw.with_values(system.prepare(raw.values)), most_different=AXIS_PAIRS)
+
+
+def axis_panels(name: str, split: int, run: SavedRun, analysis: AxisAnalysis) -> tuple[AxisPanel, ...]:
+    """Figures 3 and 4: every axis of a model on its test part."""
     h1, h2 = ((qq, thin_qq(len(qq.quantile), MOST_QUANTILES)) for qq in (analysis.qq_h1, analysis.qq_h2))
 
     def curve(name: str, qq: QQ, at: Index, axis: int) -> Curve:
         return Curve(name, qq.quantile[at], qq.z[at, axis])
 
-    projection = model.projection[0].double().cpu().numpy()
+    projection = run.system(name, split).model.projection[0].double().cpu().numpy()
     panels = []
     for axis in range(analysis.n_axes):
         llrs = analysis.llrs(axis)

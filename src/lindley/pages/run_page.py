@@ -18,10 +18,12 @@ from lindley.experiment.saved import SavedRun
 from lindley.llrs import Floats
 from lindley.pages import palette, run_screen
 from lindley.pages.numerals import number, scientific
-from lindley.pages.page import Picture, asset, render_page
+from lindley.pages.page import Picture, Step, asset, render_page, silently
+from lindley.pages.pdf import page_as_pdf
 from lindley.pages.run_build import build_report
 from lindley.pages.run_drawings import MOST_FEATURES, draw_pictures, save_pictures
 from lindley.pages.run_figures import Report, series_layout
+from lindley.pages.run_sketch import draw_focus, draw_sketch, focus_words
 from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title, series_words
 from lindley.table.table import write_atomically
 
@@ -31,19 +33,39 @@ MOST_COLUMNS = 30
 """More columns than this on a page are no table for a person; the first are shown, and the page says so."""
 
 
-def write_run_report(folder: Path) -> Path:
+def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
     """The report of the run that was saved in a folder, written there; the path of the page."""
-    return write_report(build_report(SavedRun.open(folder)), folder)
+    step("drawing the report", "reading the results", 0.0)
+    return write_report(build_report(SavedRun.open(folder)), folder, step, pdf=pdf)
 
 
-def write_report(report: Report, folder: Path) -> Path:
-    """Write ``report.html`` and ``figures/`` into a folder; the path of the page."""
+def write_report(report: Report, folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
+    """Write ``report.html`` and ``figures/`` into a folder, and ``report.pdf`` if asked; the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = draw_pictures(report)
+    pictures = draw_pictures(report, progress=lambda done: step("drawing the report", "figures", 0.2 + 0.6 * done))
     save_pictures(folder / "figures", pictures)
-    path = folder / "report.html"
-    write_atomically(path, render_run(report, pictures).encode("utf-8"))
+    for name, drawn in _drawn_by_hand(report).items():
+        write_atomically(folder / "figures" / f"{name}.svg", drawn.encode("utf-8"))
+    step("drawing the report", "the page", 0.8)
+    path, page = folder / "report.html", render_run(report, pictures)
+    write_atomically(path, page.encode("utf-8"))
+    if pdf:
+        step("drawing the report", "the PDF", 0.9)
+        write_atomically(path.with_suffix(".pdf"), page_as_pdf(page))
+    else:
+        path.with_suffix(".pdf").unlink(missing_ok=True)  # of what this page said before
     return path
+
+
+def _drawn_by_hand(report: Report) -> dict[str, str]:
+    """The pictures of the model that is shown first which are on the page as they are."""
+    model = next((each for each in report.models if each.name == report.best), None)
+    drawn: dict[str, str] = {}
+    if model is not None and model.sketch is not None:
+        drawn["best-sketch"] = draw_sketch(model.sketch)
+    if model is not None and model.focus is not None:
+        drawn["best-focus"] = draw_focus(model.focus)
+    return drawn
 
 
 def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) -> str:
@@ -71,6 +93,9 @@ def render_run(report: Report, pictures: Mapping[str, Picture] | None = None) ->
         kinds=AXIS_KINDS,
         shown_first=shown_first,
         panel_title=panel_title,
+        draw_sketch=draw_sketch,
+        draw_focus=draw_focus,
+        focus_words=focus_words,
         place=store.place,
         sets=store.sets,
         settings=_json({"config": run_screen.CONFIG, "template": run_screen.TEMPLATE}),

@@ -29,6 +29,7 @@ from lindley.pages import palette
 from lindley.pages.numerals import figure, grouped, times, with_units
 from lindley.pages.page import asset, picture, render_page, sheet
 from lindley.pages.palette import DASHES
+from lindley.pages.pdf import page_as_pdf
 from lindley.pages.run_drawings import draw_calibration
 from lindley.pages.run_figures import CalibrationFigure
 from lindley.pages.run_model import calibration_panel
@@ -77,20 +78,27 @@ CHARACTERISTICS: dict[str, str] = {name: words["title"] for name, words in _WORD
 METRICS = {(name, key): Metric(**metric) for name, words in _WORDS.items() for key, metric in words["metrics"].items()}
 
 
-def write_validation(validation: Validation, folder: Path) -> None:
-    """The page and its figures."""
-    write_pair(folder, FILES, render_validation(validation), to_json(validation))
+def write_validation(validation: Validation, folder: Path, *, pdf: bool = False) -> None:
+    """The page and its figures, and the page as PDF if asked."""
+    write_pair(folder, FILES, render_validation(validation), to_json(validation), pdf=pdf)
 
 
-def write_pair(folder: Path, names: tuple[str, str], page: str, content: Mapping[str, Any]) -> None:
-    """A page and its JSON: both files, or neither; they take their names when both are written in full."""
-    files = dict(zip(names, (page, json_text(content, indent=1)), strict=True))
+def write_pair(
+    folder: Path, names: tuple[str, str], page: str, content: Mapping[str, Any], *, pdf: bool = False
+) -> None:
+    """A page and its JSON, and a PDF if asked: all files, or none; they take their names when all are written in full."""
+    on_paper = Path(names[0]).with_suffix(".pdf").name
+    files = dict(zip(names, (page.encode("utf-8"), json_text(content, indent=1).encode("utf-8")), strict=True))
+    if pdf:
+        files[on_paper] = page_as_pdf(page)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".validation-") as beside:
-            for name, text in files.items():
-                (Path(beside) / name).write_text(text, encoding="utf-8", newline="\n")
+            for name, data in files.items():
+                (Path(beside) / name).write_bytes(data)
             for name in files:
                 os.replace(Path(beside) / name, folder / name)
+        if not pdf:
+            (folder / on_paper).unlink(missing_ok=True)  # of what this page said before
     except OSError as error:
         raise LindleyError(f"The report cannot be written to {folder} ({error.strerror or error}).") from error
 

@@ -26,7 +26,7 @@ from lindley.models.gaussianise import Gaussianiser, GaussianiserName, fit_gauss
 from lindley.models.neural.integration import integrate_common, integrate_varying
 from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
 from lindley.settings import setting
-from lindley.system.kinds import fetch
+from lindley.system.kinds import INTEGRATIONS, fetch
 from lindley.system.names import ModelName
 from lindley.system.provenance import stream
 from lindley.system.system import System
@@ -194,8 +194,9 @@ class _Family:
         if name.integration == "common":
             model = integrate_common(model, [len(part.trace.source) for part in self.learn])
         else:
-            samples = cast(int | None, dict(name.options).get("samples"))
-            model = integrate_varying(model, self.unseen, samples=samples, seeds=self.seeds)
+            own = INTEGRATIONS["varying"].options
+            options: dict[str, Any] = {key: value for key, value in name.options if key in own}
+            model = integrate_varying(model, self.unseen, seeds=self.seeds, **options)
         system = replace(before.system, name=str(name), model=model)
         held_out, also = self._scored(system)
         return Stage(name, system, held_out, None, also)

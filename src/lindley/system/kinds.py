@@ -87,6 +87,10 @@ class NetworkOptions(Options):
         le=MOST,
         description="of the variance when it is integrated out as varying; default quadrature, the paper's 2000",
     )
+    prior: Literal["scaled", "as-printed"] | None = Field(
+        default=None,
+        description="units of the prior of a varying variance; default scaled (own scatter of an axis), the paper's as-printed",
+    )
     pretrain: str | None = Field(
         default=None,
         description="another table, a named data set or a file, to learn from first: a neural model starts with what it "
@@ -254,15 +258,13 @@ class Addition:
 INTEGRATIONS = {
     "common": Addition("the variance, common to all sources, integrated out", "common"),
     "varying": Addition(
-        "the within variance, varying between sources, integrated out", "varying", options=("samples",)
+        "the within variance, varying between sources, integrated out", "varying", options=("samples", "prior")
     ),
 }
 GAUSSIANISERS = {
     "quantile": Addition("marginal quantile transform in front", "quantile"),
     "yeo-johnson": Addition("marginal Yeo-Johnson transform in front", "Yeo-Johnson"),
-    "flow": Addition(
-        "normalising flow in front, of all features together (needs the extra 'flows')", "flow", marginal=False
-    ),
+    "flow": Addition("normalising flow in front, of all features together", "flow", marginal=False),
 }
 CALIBRATIONS = {
     "logistic": Addition("logistic calibration", "logistic"),

@@ -85,13 +85,17 @@ class ModelName:
     @property
     def words(self) -> str:
         """What it is, in a line."""
-        parts = [
+        return "; ".join(self.parts)
+
+    @property
+    def parts(self) -> list[str]:
+        """What is in front of the model, what it is, and what is behind it."""
+        return [
             *([GAUSSIANISERS[self.gaussianiser].words] if self.gaussianiser else []),
             self.kind.words,
             *([INTEGRATIONS[self.integration].words] if self.integration else []),
             *(CALIBRATIONS[step].words for step in self.calibrations),
         ]
-        return "; ".join(parts)
 
     @classmethod
     def parse(cls, text: str) -> ModelName:

@@ -75,6 +75,30 @@ def test_units_scale_beta_and_leave_alpha(seed: int, ln_c: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_as_printed_the_prior_weighs_by_the_units_of_the_features(seed: int) -> None:
+    """As heavy as the scaled one where a sum of squares is one per degree of freedom, and nothing where they are small."""
+    ssq, nu = simulate(seed, 351, 4.0, 3.0, [1])
+    scaled = fit_inverse_gamma(ssq, nu)
+    in_units = fit_inverse_gamma(ssq / (ssq.sum() / nu.sum()), nu, "as-printed")
+    assert in_units.alpha == pytest.approx(scaled.alpha, rel=1e-9)
+    small = fit_inverse_gamma(1e-3 * ssq, nu, "as-printed")
+    assert small.alpha == pytest.approx(scaled.alpha_ml, rel=1e-3)
+    assert small.beta == pytest.approx(1e-3 * scaled.beta_ml, rel=1e-3)
+    assert scaled.alpha < 0.95 * scaled.alpha_ml
+
+
+def test_as_printed_is_the_best_of_a_grid_in_the_units_of_the_features() -> None:
+    ssq, nu = simulate(4, 351, 4.0, 0.3, [1])
+    found = fit_inverse_gamma(ssq, nu, "as-printed")
+
+    def cost(alpha: float, beta: float) -> float:
+        return negative_ln_likelihood(np.log([alpha, beta]), ssq, nu, 0.5 * found.beta_ml)[0]
+
+    grid = [cost(a, b) for a in np.geomspace(0.1, 1e3, 60) for b in np.geomspace(0.001, 1e2, 60)]
+    assert cost(found.alpha, found.beta) <= min(grid) + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_the_exponential_prior_makes_the_tail_heavier(seed: int) -> None:
     """The paper's "bias towards larger σ_w": β falls, and α falls with it, so large σ² become more probable."""
     ssq, nu = simulate(seed, 351, 4.0, 3.0, [1])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lindley.errors import LindleyError
-from lindley.evaluation import cllr
+from lindley.evaluation import analyse_axes, cllr
 from lindley.llrs import LLRs
 from lindley.models.between import NormalBetween
 from lindley.models.fitting import find_spikes
@@ -60,6 +60,25 @@ def test_learns_and_keeps_the_best_epoch(mode: str, projection: str, components:
     assert trained.model.projection.dtype == torch.float64
     # The kept model has the validation Cllr of its best epoch, as the evaluation module computes it.
     np.testing.assert_allclose(cllr_of(trained.model, va), history.validate.min(axis=1), rtol=1e-3)
+
+
+def test_the_focus_is_the_cllr_of_the_axes_that_do_not_mislead() -> None:
+    """Where all pairs are watched, that of the model which was kept is known; one feature is noise to validation sources."""
+    tr, va = [normal_sources(s, 40) for s in (1, 2)], [normal_sources(s, 40) for s in (3, 4)]
+    noise = np.random.default_rng(7).normal(size=(80, 3)) * [0.0, 0.0, 4.0]
+    va = [part.with_values(part.values + noise) for part in va]
+    training = Training(epochs=4, batch=20, watched=10**6, dtype=torch.float64)
+    trained = train(Architecture("single", 2), training, tr, va, [5, 6])
+    history, left_out = trained.history, 0
+    assert history.validate_focus is not None
+    assert history.validate_focus.shape == (2, 4)
+    for run, part in enumerate(va):
+        analysis = analyse_axes(trained.model, part, run=run, most_different=None)
+        chosen = analysis.cllr <= 1
+        left_out += int((~chosen).sum())
+        focused = LLRs(analysis.same[:, chosen].sum(1), analysis.different[:, chosen].sum(1))
+        assert history.validate_focus[run, history.best_epoch[run]] == pytest.approx(cllr(focused), rel=1e-9)
+    assert 0 < left_out < 6
 
 
 @pytest.mark.parametrize("mode", MODES)

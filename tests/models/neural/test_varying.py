@@ -118,6 +118,17 @@ def test_samples_agree_with_quadrature(alpha: float) -> None:
     assert (errors.mean(0).abs() < 5 * spread / math.sqrt(8) + 1e-3).all()
 
 
+def test_samples_stop_short_of_the_tail() -> None:
+    """Pairs that are far apart need a σ² that 2000 samples hardly ever hold: their LLR comes out lower, and never higher."""
+    prior, one = inverse_gamma(3.0, 4.0), scalar(1.0)
+    apart = torch.tensor([100.0, 300.0], dtype=torch.float64)[None, :, None]
+    exact = varying_law(prior, 1e4).ln_lr_pairs(apart / 2, -apart / 2, one, one)
+    for seed in range(8):
+        nodes = sampled_nodes(prior, np.random.default_rng(seed), 2000)
+        sampled = varying_law(prior, 1e4, nodes=nodes).ln_lr_pairs(apart / 2, -apart / 2, one, one)
+        assert (sampled < exact - math.log(10)).all()
+
+
 def test_samples_and_quadrature_agree_from_end_to_end() -> None:
     rng = np.random.default_rng(0)
     within, between = np.array([1.0, 0.2, 3.0]), np.array([30.0, 5.0, 10.0])

@@ -30,6 +30,7 @@ for trace and ref alike, with s̄² the mean square of the validation data per d
 an axis on which v is the data's variance gets σ² in its place.
 
 The integral is a sum over nodes: by quadrature (the default), or by samples as in the paper. Each axis has nodes of its own.
+2000 samples stop short of the tail of the law, and give lower LLRs to pairs that are far apart.
 
 The law is fitted to sums of squares. For a source with n instances SSQ/σ² ~ χ²(n − 1), and with σ² ~ InvGamma(α, β)
 
@@ -47,6 +48,8 @@ What to know about it, each held by a test:
 - The start for β divides by (α − 1), where matching the mean β/(α − 1) of σ² multiplies. It is only a start.
 - The prior's rate ½ β_ml is not free of units. SSQs are therefore divided by their mean per degree of freedom before the
   fit (β_ml is then of order α), and β is multiplied back: the prior's weight does not depend on the scale of an axis.
+  ``prior="as-printed"`` leaves them as they come. Those of standardised features are so small that the prior then weighs next
+  to nothing, and step 2 gives what step 1 gave.
 - "This promotes smaller values of β resulting in a bias towards larger σ_w": at fixed α a smaller β means a *smaller* σ_w.
   In the joint fit a smaller β pulls α down with it, and the tail gets heavier: larger σ_w become more probable, which is
   the conservative direction that the paper wants.
@@ -64,7 +67,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -124,6 +127,8 @@ def integrate_common(model: TwoLevel, n_sources: list[int]) -> TwoLevel:
     return replace(model, between=CommonVariance(model.between, points))
 
 
+PriorUnits = Literal["scaled", "as-printed"]
+"""Of the sums of squares to which the prior on β is put: their own mean, or those of the features."""
 START_ALPHA, CLAMP, TINY = 4.0, 2.0, 1e-6
 MOST_TRIES = 40
 
@@ -143,7 +148,7 @@ class InverseGamma:
         return self.beta / (self.alpha + 1)
 
 
-def fit_inverse_gamma(ssq: Floats, freedom: Floats) -> InverseGamma:
+def fit_inverse_gamma(ssq: Floats, freedom: Floats, prior: PriorUnits = "scaled") -> InverseGamma:
     """The paper's recipe on one axis: sums of squares of sources (sources,) with n − 1 degrees of freedom each."""
     used = freedom > 0
     ssq, freedom = np.asarray(ssq, dtype=np.float64)[used], np.asarray(freedom, dtype=np.float64)[used]
@@ -157,7 +162,8 @@ def fit_inverse_gamma(ssq: Floats, freedom: Floats) -> InverseGamma:
     alpha_ml, beta_ml = _maximise(scaled, freedom, rate=0.0, start=START_ALPHA)
     alpha, beta = alpha_ml, beta_ml
     if alpha_ml >= CLAMP:
-        alpha, beta = _maximise(scaled, freedom, rate=0.5 * beta_ml, start=alpha_ml)
+        squared_unit = unit**2 if prior == "as-printed" else 1.0  # rate and β are both in units of a sum of squares
+        alpha, beta = _maximise(scaled, freedom, rate=0.5 * beta_ml * squared_unit, start=alpha_ml)
     if alpha < CLAMP:
         alpha, beta = CLAMP + TINY, (CLAMP + 1) * beta_ml / (alpha_ml + 1 + TINY)
     return InverseGamma(alpha, beta * unit, alpha_ml, beta_ml * unit)
@@ -319,7 +325,12 @@ def sampled_nodes(prior: InverseGamma, rng: np.random.Generator, n: int) -> tupl
 
 
 def integrate_varying(
-    model: TwoLevel, validate: Sequence[Part], *, samples: int | None = None, seeds: Sequence[int] | None = None
+    model: TwoLevel,
+    validate: Sequence[Part],
+    *,
+    samples: int | None = None,
+    prior: PriorUnits = "scaled",
+    seeds: Sequence[int] | None = None,
 ) -> TwoLevel:
     """The model with the within variance of every source integrated out, its law fitted on the validation parts.
 
@@ -336,12 +347,12 @@ def integrate_varying(
         side = Side(part.values, item, source)
         ssq, freedom = item_squares(take_runs(model, [run]), side).cpu().numpy(), (side.count - 1).astype(np.float64)
         data_variance.append(ssq.sum(axis=0) / freedom.sum())
-        priors = [fit_inverse_gamma(ssq[:, axis], freedom) for axis in range(n_axes)]
+        laws = [fit_inverse_gamma(ssq[:, axis], freedom, prior) for axis in range(n_axes)]
         if samples is None:
-            nodes.append([quadrature_nodes(prior) for prior in priors])
+            nodes.append([quadrature_nodes(law) for law in laws])
         else:
             rng = np.random.default_rng(run if seeds is None else seeds[run])
-            nodes.append([sampled_nodes(prior, rng, samples) for prior in priors])
+            nodes.append([sampled_nodes(law, rng, samples) for law in laws])
     most = max(len(sigma2) for run_nodes in nodes for sigma2, _ in run_nodes)
     sigma2, ln_weight = (np.full((len(nodes), most, n_axes), fill) for fill in (1.0, -np.inf))
     for run, run_nodes in enumerate(nodes):

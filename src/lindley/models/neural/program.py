@@ -89,6 +89,7 @@ class Program:
         self.best_epoch = torch.zeros(n_runs, dtype=torch.long, device=self.device)
         self.losses = self._full(t.epochs, 2, n_runs)
         self.axes = self._full(t.epochs, n_runs, n_axes) if t.watched else None
+        self.focus = self._full(t.epochs, n_runs) if t.watched else None
         if isinstance(self.batches, SourceBatches):
             shape = self.batches.there.shape
             self.store = self._full(*shape, n_axes)
@@ -133,12 +134,13 @@ class Program:
             losses[:, 1].T,
             None if self.axes is None else self.axes.double().cpu().numpy().transpose(1, 0, 2),
             self.best_epoch.cpu().numpy(),
+            None if self.focus is None else self.focus.double().cpu().numpy().T,
         )
 
     def _captured(self) -> Callable[[], None]:
         """An epoch as a CUDA graph. A capture wants everything warm: that is done first, and undone."""
         state = [self.best_cllr, self.best_epoch, self.losses, self.epoch, *self.parameters, *self.best]
-        state += [] if self.axes is None else [self.axes]
+        state += [watched for watched in (self.axes, self.focus) if watched is not None]
         state += [] if self.training.mode == "pairs" else [self.store, self.stored]
         kept = [t.detach().clone() for t in state]
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
@@ -218,11 +220,14 @@ class Program:
         v, model = self.evaluation, self.net()
         cllr = v.cllr(model.ln_lr(v.x, v.y))
         self.losses.index_copy_(0, self.epoch, torch.stack([train_loss, cllr])[None])
-        if self.axes is not None:
+        if self.axes is not None and self.focus is not None:
             row, column = v.watched // v.y.shape[1], v.watched % v.y.shape[1]
             trace, ref = v.x.take_along_dim(row[..., None], 1), v.y.take_along_dim(column[..., None], 1)
-            cost = softplus(v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref))
-            self.axes.index_copy_(0, self.epoch, (v.watched_weight[..., None] * cost).sum(1)[None])
+            signed = v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref)  # (run, pairs, axis)
+            of_axes = (v.watched_weight[..., None] * softplus(signed)).sum(1)
+            focused = (signed @ (of_axes <= 1).to(signed)[..., None])[..., 0]
+            self.axes.index_copy_(0, self.epoch, of_axes[None])
+            self.focus.index_copy_(0, self.epoch, (v.watched_weight * softplus(focused)).sum(1)[None])
         better = cllr < self.best_cllr
         self.best_cllr.copy_(torch.where(better, cllr, self.best_cllr))
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))

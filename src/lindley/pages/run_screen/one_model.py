@@ -82,6 +82,9 @@ def loss_figure(figure: LossFigure) -> Figure:
         marks(train.x, train.y, palette.TEST, size=3.2, name="training", hovertemplate=told("training")),
         line(validate.x, validate.y, palette.BEST, name="validation", hovertemplate=told("validation")),
     ]
+    if figure.focus is not None:
+        style: Figure = {"name": "focus axes, validation", "hovertemplate": told("focus axes, validation")}
+        traces.append(line(figure.focus.x, figure.focus.y, palette.NEUTRAL, dash="dashdot", width=1.4, **style))
     kept = f"kept: epoch {figure.best_epoch}, Cllr {number(figure.best_cllr)}"
     low, high = loss_limits(figure)
     view = [math.log10(low), math.log10(high)]
