@@ -168,7 +168,7 @@ class Scores:
     grid: PairGrid
     bounds: tuple[float, float]
     times: Floats  # (1 + replicates, sources), as `draw_sources` has them
-    units: tuple[float, float]  # same-source and different-source pairs that may be taken as independent
+    groups: int  # of the sources, each of them independent of the others
     remarks: list[str]
 
     @classmethod
@@ -202,7 +202,7 @@ class Scores:
             square(system, table, sources),
             bounds,
             _times(table, sources, settings, stream),
-            (groups, groups * (groups - 1) / 2),
+            groups,
             remarks,
         )
 
@@ -239,7 +239,8 @@ class Scores:
     def estimate(self, key: tuple[str, str], drawn: Floats) -> Estimate:
         """A figure with its interval; the limits of a share of pairs are right also where none was seen."""
         if key[0] == "misleading_evidence":
-            return proportion(drawn, self.units[SIDES.index(key[1])])
+            pairs = self.groups * (self.groups - 1) / 2  # independent at the best: one, whichever is the trace
+            return proportion(drawn, self.groups, pairs if key[1] == "different" else self.groups)
         return Estimate.of(drawn)
 
     def outliers(self) -> tuple[tuple[tuple[str, float], ...], Pair]:

@@ -28,8 +28,8 @@ def verify(
 ) -> None:
     """Compute the cases of reports again, and say whether it is the same LR, or where they part.
 
-    The measurements come from the report; its system is found by its SHA-256, in the folder of the report and in --systems.
-    Exit status: 0 if every report says what follows from its measurements, else 2.
+    The measurements come from the report; its system is found by its SHA-256, in the folder of the report, in this one, and in
+    --systems. Exit status: 0 if every report says what follows from its measurements, else 2.
     """
     from lindley.pages.case_record import reports_in, verify_reports
     from lindley.pages.numerals import fixed

@@ -57,19 +57,19 @@ class Estimate:
         return cls(value, float(lower), float(upper))
 
 
-def proportion(figure: Floats, units: float, level: float = LEVEL) -> Estimate:
+def proportion(figure: Floats, least: float, most: float, level: float = LEVEL) -> Estimate:
     """A share of pairs, and limits that are right when it is 0 too, where resampling finds nothing but 0.
 
     ``figure`` is as in `Estimate.of`. If its replicates have the variance v, a share p is as certain as one of
     n = p (1 − p)/v independent pairs, and the limits are the exact ones of p n events among n (Clopper and Pearson 1934, with
-    the effective number of Korn and Graubard 1998). Where all replicates agree, n is ``units``, the number of pairs that may
-    be taken as independent.
+    the effective number of Korn and Graubard 1998). ``least`` and ``most`` bound n: so many pairs are independent for sure, and
+    so many at the best. Where all replicates agree, n is ``most``.
 
-    >>> round(proportion(np.zeros(100), units=315).upper, 4)
+    >>> round(proportion(np.zeros(100), 315, 315).upper, 4)
     0.0116
     """
     value, variance = float(figure[0]), float(figure[1:].var())
-    n = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else units
+    n = min(max(value * (1 - value) / variance, least), most) if variance > 0 else most
     events, tail = value * n, (1 - level) / 2
     lower = float(betaincinv(events, n - events + 1, tail)) if events > 0 else 0.0
     upper = float(betaincinv(events + 1, n - events, 1 - tail)) if events < n else 1.0

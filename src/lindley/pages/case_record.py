@@ -161,7 +161,8 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
 
     Args:
         reports: files that ``lindley case`` wrote.
-        systems: files and folders where their systems may be; the folder of a report is looked into as well.
+        systems: files and folders where their systems may be; the folder of a report, and the one that the command runs in, are
+            looked into as well.
     """
     known = _Systems(systems)
     for report in reports:
@@ -175,8 +176,8 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
         if system is None:
             name = f" ('{visible(record.system.file)}')" if record.system.file else ""
             problems.append(
-                f"its system{name} is not here: no .safetensors file in the folder of the report, or where --systems says, has "
-                f"the SHA-256 {visible(record.system.sha256)}. Name the folder of the archive with --systems."
+                f"its system{name} is not here: no .safetensors file in the folder of the report, in this one, or where "
+                f"--systems says has the SHA-256 {visible(record.system.sha256)}. Name the archive's folder with --systems."
             )
         else:
             problems += _parts(record, page, system)
@@ -203,7 +204,7 @@ class _Systems:
         return self._loaded.get(digest)
 
     def _files(self, beside: Path) -> Iterator[Path]:
-        for place in (*self._places, beside):
+        for place in dict.fromkeys((*self._places, beside, Path())):
             yield from sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
 
     def _digest(self, path: Path) -> str:
@@ -250,8 +251,8 @@ def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
         start = text.find(_BEFORE)
         if start < 0 or text.count(_BEFORE) != 1:
             raise LindleyError(
-                "the page holds no record: it is no report of a case, or lindley wrote none when it was made. Verify its "
-                ".json report, or repeat the case by the command in it."
+                "the page holds no record: it is no report of one case (a matrix has none of its own), or lindley wrote none "
+                "when it was made. Verify its .json report, or repeat the case by the command in it."
             )
         start += len(_BEFORE)
         end = text.find(_AFTER, start)
