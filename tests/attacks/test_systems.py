@@ -27,7 +27,7 @@ import lindley
 from lindley.casework.performance import Settings
 from lindley.cli import app
 from lindley.errors import LindleyError
-from lindley.system.header import KEY
+from lindley.system.header import FORMAT, KEY
 from lindley.system.storage import _digest
 from lindley.system.system import System, load, row_digests
 from lindley.system.train import disguised, train
@@ -350,11 +350,11 @@ def test_a_file_cannot_say_of_itself_that_it_was_signed(tmp_path: Path) -> None:
     assert loaded.file == "s.safetensors"
 
 
-def test_layout_3_is_read_as_it_was_and_written_as_4(tmp_path: Path) -> None:
+def test_layout_3_is_read_as_it_was_and_written_anew(tmp_path: Path) -> None:
     old = load(FOLDER / "kernel-ratio.safetensors")
     assert old.column_units == ("ppm",) * 4 + (None,)
     old.save(tmp_path / "new.safetensors")
-    assert header_of((tmp_path / "new.safetensors").read_bytes())["format"] == "lindley-system/4"
+    assert header_of((tmp_path / "new.safetensors").read_bytes())["format"] == FORMAT
     a, b = items(1, 2, 2)
     trace, ref = (np.column_stack([10.0**each * 700, [700.0, 700.0]]) for each in (a, b))
     assert load(tmp_path / "new.safetensors").llr(trace, ref) == old.llr(trace, ref)
