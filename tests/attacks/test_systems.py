@@ -27,8 +27,9 @@ import lindley
 from lindley.casework.performance import Settings
 from lindley.cli import app
 from lindley.errors import LindleyError
-from lindley.system.storage import KEY, _digest
-from lindley.system.system import FORMAT, System, load, row_digests
+from lindley.system.header import FORMAT, KEY
+from lindley.system.storage import _digest
+from lindley.system.system import System, load, row_digests
 from lindley.system.train import disguised, train
 from tests.casework.factory import FEATURES, items, population, table, write_csv
 from tests.casework.golden.make import FOLDER
@@ -349,7 +350,7 @@ def test_a_file_cannot_say_of_itself_that_it_was_signed(tmp_path: Path) -> None:
     assert loaded.file == "s.safetensors"
 
 
-def test_layout_3_is_read_as_it_was_and_written_as_today(tmp_path: Path) -> None:
+def test_layout_3_is_read_as_it_was_and_written_anew(tmp_path: Path) -> None:
     old = load(FOLDER / "kernel-ratio.safetensors")
     assert old.column_units == ("ppm",) * 4 + (None,)
     old.save(tmp_path / "new.safetensors")

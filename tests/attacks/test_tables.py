@@ -415,9 +415,9 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any], str, str]] = 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_its_reason(name: str, tmp_path: Path) -> None:
     file, data, options, code, said = REFUSED[name]
-    start = time.perf_counter()
+    start = time.process_time()
     examined = examine(tmp_path, file, data(), **options)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     finding = found(examined, code)
     assert finding.level == "error"
     assert said in str(finding)

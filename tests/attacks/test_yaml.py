@@ -138,10 +138,10 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 def refusal(load: Callable[[str], object], path: Path) -> str:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(LindleyError) as caught:
         load(str(path))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert len(str(caught.value)) < 5000
     return str(caught.value)
 

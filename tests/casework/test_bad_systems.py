@@ -18,7 +18,8 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
-from lindley.system.storage import HEADER_LENGTH, KEY, _digest, stored_classes, to_bytes
+from lindley.system.header import HEADER_LENGTH, KEY
+from lindley.system.storage import _digest, stored_classes, to_bytes
 from lindley.system.system import load
 from tests.casework.factory import saved
 from tests.casework.golden.make import FOLDER

@@ -35,6 +35,13 @@ def test_by_hand() -> None:
     assert interval(1.0, np.array([])) is None
 
 
+@pytest.mark.parametrize("replicates", [2, 3, 10, 100, 2000])
+def test_the_quantile_is_students(replicates: int) -> None:
+    found = interval(0.0, np.ones(replicates))
+    assert found is not None
+    assert found.upper == pytest.approx(stats.t.ppf(0.95, replicates), rel=1e-12)
+
+
 def test_the_replicates_of_the_system_make_it() -> None:
     one = system("tlm")
     a, b = items(3, 2, 2)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import lindley
+from lindley.casework.explanation import _Pair
 from lindley.llrs import LN10
 from lindley.models.robust.model import Robust
 from lindley.pages.case_page import render_case
@@ -36,6 +37,13 @@ def pairs(system: System) -> list[tuple[Any, Any]]:
     ]
 
 
+def similarity(system: System, trace: Any, ref: Any) -> float:
+    """What an explanation says of it, without the rest."""
+    sides = (system.prepared(system.side([item], "item")) for item in (trace, ref))
+    with torch.inference_mode():
+        return float(_Pair.of(system.point, *sides).ln_parts()[0].reshape(())) / LN10
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_said_of_the_parts_is_what_the_model_does(name: str) -> None:
     system = lindley.load(FOLDER / f"{name}.safetensors")
@@ -52,10 +60,11 @@ def test_what_is_said_of_the_parts_is_what_the_model_does(name: str) -> None:
         sentences = decided(case)
         assert all(" ".join(sentence.split()) in text.replace("&#39;", "'") for sentence in sentences)
         # How many sources agree as well: one comparison after the other, by the LRs' own numerator.
+        assert similarity(system, trace, ref) == pytest.approx(said.log10_similarity, abs=1e-12)
         count = 0
         for mean in system.population.means:
             other = measured(system, np.repeat(system.scaling.undo(mean[None]), said.n_ref, axis=0))
-            count += system.explain(trace, other).log10_similarity >= said.log10_similarity - 1e-9
+            count += similarity(system, trace, other) >= said.log10_similarity - 1e-9
         assert abs(count - said.as_near) <= 1  # rounding of a source that is the ref itself
         told = {0: "With none of", 1: "With one of"}.get(said.as_near, f"With {said.as_near} of")
         assert sentences[0].startswith(told)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from lindley.casework.laboratory import Criteria
 from lindley.casework.performance import LadderStep, Settings, comparisons, draw, ladder
@@ -161,6 +162,14 @@ def test_intervals_are_those_of_sources_resampled_and_draws_in_turn(
         found = validation.line(characteristic, metric).raw
         assert found is not None
         assert (found.lower, found.upper) == pytest.approx(tuple(np.quantile(figures, [0.025, 0.975])), abs=1e-10)
+
+
+@pytest.mark.parametrize(("share", "n"), [(0.2, 50.0), (0.01, 3e4), (0.999, 1e6), (1e-7, 1e3)])
+def test_the_limits_of_a_share_are_those_of_clopper_and_pearson(share: float, n: float) -> None:
+    spread = np.sqrt(share * (1 - share) / n)  # of n independent pairs
+    found = proportion(np.array([share, share - spread, share + spread]), units=1)
+    lower, upper = beta.ppf([0.025, 0.975], [share * n, share * n + 1], [n - share * n + 1, n - share * n])
+    assert (found.lower, found.upper) == pytest.approx((lower, upper), rel=1e-9)
 
 
 def test_none_among_few_is_not_none_at_all(validation: Validation) -> None:

@@ -18,8 +18,9 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import TwoLevel, score
+from lindley.system.header import HEADER_LENGTH, KEY
 from lindley.system.kinds import KINDS, fetch
-from lindley.system.storage import HEADER_LENGTH, KEY, _digest, from_bytes, stored_classes, to_bytes
+from lindley.system.storage import _digest, from_bytes, stored_classes, to_bytes
 from lindley.table.splits import Part
 from tests.kinds import MODELS, PARTS
 

@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats, LLRs, weight_above
@@ -73,6 +72,8 @@ def pav(llrs: LLRs, misleading: int = 0) -> Blocks:
     and different-source pairs with equal LLRs are in one block. ``misleading``: how many same-source pairs
     are added below, and different-source pairs above, everything else.
     """
+    from scipy.optimize import isotonic_regression  # on demand: it takes a third of a second
+
     counts = tally(llrs)
     same, different = counts.same.copy(), counts.different.copy()
     same[0] += misleading

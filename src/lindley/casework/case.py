@@ -15,7 +15,6 @@ from lindley.casework.applicability import Remark, Which, check_items, check_llr
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
 from lindley.experiment.folder import json_digest
 from lindley.llrs import Floats
 from lindley.settings import spoken
@@ -356,20 +355,12 @@ def read_evidence(
 ) -> Evidence:
     """Read items in the features of a system: a table, a folder of tables, a data frame, or an array of one item.
 
-    ``reading`` says how, by the names of `read_table`; or the data come with their options, as a `DataConfig`.
+    ``reading`` says how, by the names of `read_table`.
     """
-    of_system: dict[str, Any] = {
-        "features": system.features,
-        "units": system.column_units,
-        "transform": system.transform,
-        "reference": system.reference,
-    }
-    if isinstance(data, DataConfig):
-        return Evidence(which, data.load("case", **of_system))
     name = None if isinstance(data, str | Path) else which
     if name is not None and columns_of(data) is None:
         data = dict(zip(system.columns, system.instances(data, which).T, strict=True))
-    return Evidence(which, read_table(data, **reading, **of_system, purpose="case", name=name))
+    return Evidence(which, read_table(data, **reading, **system.table, purpose="case", name=name))
 
 
 def evaluate_case(

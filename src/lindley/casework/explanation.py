@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import stdtrit
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import Scatter
@@ -308,5 +308,5 @@ def interval(llr: float, replicates: Floats) -> Interval | None:
     """
     if len(replicates) < 2:
         return None
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(replicates)) * np.sqrt(np.mean((replicates - llr) ** 2)))
+    half = float(stdtrit(len(replicates), (1 + LEVEL) / 2) * np.sqrt(np.mean((replicates - llr) ** 2)))
     return Interval(LEVEL, llr - half, llr + half, len(replicates), "student")

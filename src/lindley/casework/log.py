@@ -16,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from lindley.casework.case import Batch, Case, Notes
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest, lock_file
 from lindley.version import __version__
+
+if TYPE_CHECKING:
+    from lindley.casework.case import Batch, Case, Notes
 
 __all__ = ["Log", "add_to_log", "changed_reports", "entry_of", "read_log", "require_log"]
 
@@ -47,6 +49,8 @@ class Log:
 
 def entry_of(evaluated: Case | Batch, notes: Notes, report: Path | None) -> dict[str, Any]:
     """What the log says of a case, or of a matrix of them, and of the report that was written."""
+    from lindley.casework.case import Case  # brings torch, and a log is read without it
+
     if isinstance(evaluated, Case):
         said = evaluated.explanation
         result: dict[str, Any] = {

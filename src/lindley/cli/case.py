@@ -15,7 +15,9 @@ from lindley.cli.options import (
     Signed,
     SystemFile,
     described_sides,
+    no_data_set,
     reads_table,
+    require_files,
     require_place,
     takes_options,
 )
@@ -25,6 +27,8 @@ from lindley.shown import file_name
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
+    from lindley.experiment.config import DataConfig
+    from lindley.table.table import Table
 
 __all__ = ["case"]
 
@@ -133,7 +137,11 @@ def case(
             require_pdf()
     if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
         raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
+    require_files([system], map(no_data_set, (trace, ref)), require_signature)
+
     from lindley.casework.laboratory import load_logo, load_scale, read_notes, read_options
+    from lindley.casework.log import add_to_log, entry_of, require_log
+    from lindley.system.header import read_system, table_of
 
     words = load_scale(scale)
     told = read_notes(case_file, given)
@@ -142,20 +150,22 @@ def case(
     if source_column is not None:
         reading = {"source_column": source_column, **reading}
     reading = read_options(case_file, reading)
-
-    from lindley.casework.case import Notes, evaluate_batch, evaluate_case, read_evidence  # brings torch
-    from lindley.casework.log import add_to_log, entry_of, require_log
-    from lindley.system.system import load
-
     if log is not None:
         require_log(log)
+    one, other = described_sides((trace, ref), reading)
+    # what is wrong with them is told before torch is loaded
+    wanted = table_of(read_system(system), str(system))
+    tables = None if wanted is None else _load_sides(one, other, wanted)
+
     with show_progress() as progress:
         progress.step("reading the system", "", 0.0)
+        from lindley.casework.case import Evidence, Notes, evaluate_batch, evaluate_case  # brings torch
+        from lindley.system.system import load
+
         loaded = load(system, signed_by=require_signature)
-    one, other = described_sides((trace, ref), reading)
-    traces, refs = _every_problem(
-        lambda: read_evidence(loaded, one, "trace"), lambda: read_evidence(loaded, other, "ref")
-    )
+    if tables is None or wanted != loaded.table:
+        tables = _load_sides(one, other, loaded.table)
+    traces, refs = Evidence("trace", tables[0]), Evidence("ref", tables[1])
     command = _command(
         system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
@@ -287,19 +297,19 @@ def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:
         say("\nThe matrix is large: write it with --out matrix.csv, or print it with --json.")
 
 
-def _every_problem(trace: Callable[[], Evidence], ref: Callable[[], Evidence]) -> tuple[Evidence, Evidence]:
-    """Read both sides, and tell of the problems of both at once."""
+def _load_sides(trace: DataConfig, ref: DataConfig, wanted: Mapping[str, Any]) -> tuple[Table, Table]:
+    """Read both sides as the system wants it, and tell of the problems of both at once."""
     from lindley.table.findings import TableError
 
     try:
-        traces = trace()
+        traces = trace.load("case", **wanted)
     except TableError as error:
         try:
-            ref()
+            ref.load("case", **wanted)
         except TableError as other:
             raise TableError((*error.findings, *other.findings)) from error
         raise
-    return traces, ref()
+    return traces, ref.load("case", **wanted)
 
 
 def _command(system: Path, **options: object) -> str:

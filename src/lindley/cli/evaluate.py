@@ -16,13 +16,13 @@ from lindley.cli.options import (
     SYSTEM_ENDING,
     AsJson,
     Signed,
-    load_table,
     reads_table,
+    require_files,
+    tell_findings,
 )
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
-    from lindley.casework.performance import Settings
     from lindley.casework.validation import Validation
 
 __all__ = ["evaluate"]
@@ -119,19 +119,19 @@ def evaluate(
     if out is not None and not force and any((out / name).exists() for name in names):
         raise LindleyError(f"{out} holds {what} already. Name another folder, or give --force to replace it.")
 
-    from lindley.casework.performance import Settings
-
-    settings = Settings((trace_instances, ref_instances), seed, allow_overlap=allow_overlap)
+    settings = {"instances": (trace_instances, ref_instances), "seed": seed, "allow_overlap": allow_overlap}
     if of_several:
         for option, given in (("--criteria", criteria), ("--other", other), ("--pdf", pdf or None)):
             if given is not None:
                 raise LindleyError(f"{option} is for the validation of one system: leave it out, or give one system.")
+        require_files(systems, [table], require_signature)
         _compare(systems, table, reading, settings, out, as_json, require_signature)
         return
     if out is None:
         raise LindleyError("--out DIR is needed: the folder for the report of the validation.")
     if as_json:
         raise LindleyError("--json is for several systems; the figures of a validation are written to --out DIR.")
+    require_files(systems, [table] if other is None else [table, other], require_signature)
     _validate(systems[0], table, reading, settings, criteria, other, out, require_signature, pdf)
 
 
@@ -139,7 +139,7 @@ def _validate(
     system: str,
     table: str,
     reading: dict[str, Any],
-    settings: Settings,
+    settings: dict[str, Any],
     criteria: Path | None,
     other: str | None,
     out: Path,
@@ -152,23 +152,32 @@ def _validate(
         load_criteria(criteria)  # tells what is wrong with them before anything is computed
 
     from lindley.experiment.config import DataConfig
-    from lindley.system.system import load
+    from lindley.system.header import read_system, table_of
     from lindley.table.datasets import dataset_names
 
-    loaded = load(system, signed_by=require_signature)
-    of_system = {name: getattr(loaded, name) for name in ("features", "transform", "reference")}
-    of_system["units"] = loaded.column_units
-    here = load_table(DataConfig(data=table, **reading).with_profile(EVALUATE_READING), **of_system)
-    there = None
+    described = [DataConfig(data=table, **reading).with_profile(EVALUATE_READING)]
     if other is not None:
-        described = DataConfig(data=other, **({} if other in dataset_names() else reading))
-        there = load_table(described.with_profile(EVALUATE_READING), **of_system)
+        theirs = DataConfig(data=other, **({} if other in dataset_names() else reading))
+        described.append(theirs.with_profile(EVALUATE_READING))
+    # what is wrong with them is told before torch is loaded
+    wanted = table_of(read_system(system), system)
+    tables = None if wanted is None else [each.load(**wanted) for each in described]
 
+    from lindley.casework.performance import Settings  # brings torch
     from lindley.casework.validation import validate
     from lindley.experiment.folder import held_folder
+    from lindley.system.system import load
+
+    loaded = load(system, signed_by=require_signature)
+    if tables is None or wanted != loaded.table:
+        tables = [each.load(**loaded.table) for each in described]
+    here, *others = map(tell_findings, tables)
+    there = others[0] if others else None
 
     with held_folder(out), show_progress() as progress:
-        validation = validate(loaded, here, criteria, other=there, settings=settings, progress=progress.step)
+        validation = validate(
+            loaded, here, criteria, other=there, settings=Settings(**settings), progress=progress.step
+        )
         progress.step("drawing the report", "", 0.99)
         validation.write(out, pdf=pdf)
     _show_validation(validation)
@@ -182,14 +191,15 @@ def _compare(
     systems: list[str],
     table: str,
     reading: dict[str, Any],
-    settings: Settings,
+    settings: dict[str, Any],
     out: Path | None,
     as_json: bool,
     require_signature: Path | None,
 ) -> None:
     from contextlib import nullcontext
 
-    from lindley.casework.comparison import compare_systems
+    from lindley.casework.comparison import compare_systems  # brings torch
+    from lindley.casework.performance import Settings
     from lindley.experiment.config import DataConfig
     from lindley.experiment.folder import held_folder
     from lindley.pages.comparison_page import comparison_json, conclusions, sections, write_comparison
@@ -199,7 +209,7 @@ def _compare(
     described = DataConfig(data=table, **reading).with_profile(EVALUATE_READING)
     how = {name.removesuffix("_column"): value for name, value in described.given.items() if name != "no_profile"}
     with nullcontext() if out is None else held_folder(out), show_progress() as progress:
-        comparison = compare_systems(loaded, table, settings=settings, progress=progress.step, **how)
+        comparison = compare_systems(loaded, table, settings=Settings(**settings), progress=progress.step, **how)
         comparison = replace(comparison, remarks=(*comparison.remarks, *map(str, described.noted)))
         if out is not None:
             progress.step("drawing the report", "", 0.99)

@@ -43,9 +43,11 @@ __all__ = [
     "load_table",
     "load_tables",
     "names",
+    "no_data_set",
     "read_mates",
     "read_tables",
     "reads_table",
+    "require_files",
     "require_place",
     "takes_options",
     "tell_findings",
@@ -207,11 +209,12 @@ def described_sides(paths: Iterable[Path], reading: Mapping[str, Any]) -> list[D
     from lindley.casework.laboratory import READING as OF_A_CASE
     from lindley.experiment.config import DataConfig
 
-    return [
-        # a path with a slash is never the name of a data set
-        DataConfig(data=os.path.join(os.curdir, path), **reading).with_profile(OF_A_CASE)
-        for path in paths
-    ]
+    return [DataConfig(data=no_data_set(path), **reading).with_profile(OF_A_CASE) for path in paths]
+
+
+def no_data_set(path: Path) -> str:
+    """The path with a folder in front, so that it is never taken for the name of a data set."""
+    return os.path.join(os.curdir, path)
 
 
 def described_tables(tables: Sequence[str], reading: Mapping[str, Any], used: Collection[str] = ()) -> list[DataConfig]:
@@ -283,6 +286,25 @@ def tell_findings(table: Table) -> Table:
     for finding in table.findings:
         warn(str(finding), finding.level)
     return table
+
+
+def require_files(systems: Iterable[str | Path], tables: Iterable[str], signed_by: Path | None = None) -> None:
+    """Refuse what is no system, or was not signed, and tables that are not there, before the work.
+
+    It is told within half a second: torch, which computes with them, takes longer to load.
+    """
+    from lindley.system.header import read_header, read_system
+
+    for each in systems:
+        data = read_system(each)
+        read_header(data, str(each))
+        if signed_by is not None:
+            from lindley.system.signature import verify
+
+            verify(data, Path(each), signed_by)
+    from lindley.table.read import require_files as require_tables
+
+    require_tables(tables)
 
 
 def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] = (), *, force: bool) -> None:

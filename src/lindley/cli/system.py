@@ -31,6 +31,7 @@ from lindley.cli.options import (
     load_tables,
     read_mates,
     reads_table,
+    require_files,
     require_place,
     tell_findings,
 )
@@ -169,7 +170,8 @@ def update(
     for beside in (page, page.with_suffix(".json")):
         if beside.exists() and not force:
             raise LindleyError(f"{beside} is there already. Give another name with --out, or --force to replace it.")
-    from lindley.pages.case_record import read_record, reports_in
+    require_files([system], more, require_signature)
+    from lindley.pages.case_record import read_record, reports_in  # brings torch
     from lindley.system.system import System, load
     from lindley.system.update import grown_background, retrained
 
@@ -231,7 +233,8 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a system is: its model, features, training data and validation, and what the file gives away."""
-    from lindley.casework.case import system_facts
+    require_files([system], (), require_signature)
+    from lindley.casework.case import system_facts  # brings torch
     from lindley.pages.case_words import describe_system
     from lindley.system.signature import signed_with
     from lindley.system.system import load
@@ -267,8 +270,10 @@ def sign(
 
     Needs the extra 'signing'.
     """
+    require_files([system], ())
+    from lindley.system.header import read_system
     from lindley.system.signature import sign as sign_system
-    from lindley.system.system import System, read_system
+    from lindley.system.system import System  # brings torch
 
     data = read_system(system)
     loaded = System.from_bytes(data, str(system))

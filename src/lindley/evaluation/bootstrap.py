@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import betaincinv
 
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min, eer
@@ -71,8 +71,8 @@ def proportion(figure: Floats, least: float, most: float, level: float = LEVEL) 
     value, variance = float(figure[0]), float(figure[1:].var())
     n = min(max(value * (1 - value) / variance, least), most) if variance > 0 else most
     events, tail = value * n, (1 - level) / 2
-    lower = float(stats.beta.ppf(tail, events, n - events + 1)) if events > 0 else 0.0
-    upper = float(stats.beta.ppf(1 - tail, events + 1, n - events)) if events < n else 1.0
+    lower = float(betaincinv(events, n - events + 1, tail)) if events > 0 else 0.0
+    upper = float(betaincinv(events + 1, n - events, 1 - tail)) if events < n else 1.0
     return Estimate(value, min(lower, value), max(upper, value))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -26,6 +25,7 @@ from lindley.llrs import Floats
 from lindley.models.flow import Flow
 from lindley.models.gaussianise import Quantile, YeoJohnson
 from lindley.shown import CONTROLS
+from lindley.system.header import KEY, not_held, printable, read_header
 from lindley.system.kinds import KINDS, fetch
 from lindley.table.scaling import LARGEST, SMALLEST, Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "from_bytes",
-    "printable",
     "require_consistent",
     "require_finite",
     "require_names",
@@ -43,12 +42,10 @@ __all__ = [
     "to_bytes",
 ]
 
-KEY = "lindley"
 BOUND_STEP = 0.011
 """Bounds lie on a grid, and may be a step of it beyond what pairs support."""
 FIGURES = ("cllr", "cllr_min", "cllr_cal", "misleading_same", "misleading_different")
 """Of the validation."""
-HEADER_LENGTH = 8
 T = TypeVar("T")
 Classes = Mapping[str, type[Any]]
 
@@ -84,17 +81,9 @@ def from_bytes(
     Raises:
         LindleyError: if the file is damaged, foreign, of another format or of another version; it says which.
     """
-    what, _, version = form.rpartition("/")
+    what = form.rpartition("/")[0]
+    whole, header, layout = read_header(data, name, form, oldest)
     try:
-        length = int.from_bytes(data[:HEADER_LENGTH], "little")
-        if len(data) < HEADER_LENGTH or length > len(data) - HEADER_LENGTH:
-            raise ValueError("it is cut off, or it is not a safetensors file")
-        whole = _json(data[HEADER_LENGTH : HEADER_LENGTH + length])
-        metadata = whole.get("__metadata__") or {}
-        if KEY not in metadata:
-            raise ValueError("it was not written by lindley")
-        header = _json(metadata[KEY])
-        layout = _layout(header.get("format"), what, int(version) if oldest is None else oldest, int(version), name)
         if any(max(entry["shape"], default=0) > len(data) for name, entry in whole.items() if name != "__metadata__"):
             raise ValueError("it says that it holds more than it is long")
         tensors = load(data)
@@ -106,9 +95,8 @@ def from_bytes(
             raise ValueError("what it says of itself holds control characters")
     except LindleyError:
         raise
-    except Exception as error:  # whatever a damaged or forged file makes of the readers of JSON and of safetensors
-        detail = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
-        raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {printable(detail)}") from error
+    except Exception as error:  # whatever a damaged or forged file makes of the reader of safetensors
+        not_held(name, what, error)
     if not isinstance(value, kind) or tensors:
         raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: it has other parts than one")
     return value, about
@@ -270,58 +258,6 @@ def _require_lrs(system: System) -> None:
             similarity, typicality = system.point.ln_parts(one, one)
         if not np.isfinite([float(similarity), float(typicality)]).all():
             raise ValueError("its model has no similarity and no typicality")
-
-
-def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
-    """The number of the layout, if it can be read."""
-    kind, _, number = str(found).rpartition("/")
-    if kind != what:
-        raise ValueError(f"it holds a {kind.replace('-', ' ') or 'file of another kind'}")
-    if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise ValueError(f"its layout {number[:20]} is not known")
-    if int(number) > version:
-        raise LindleyError(
-            f"{name} was written by a newer version of lindley (layout {number}; this one reads {version}). Install that "
-            "version, or train again with this one."
-        )
-    if int(number) < oldest:
-        reads = version if oldest == version else f"{oldest} to {version}"
-        raise LindleyError(
-            f"{name} was written by an older version of lindley (layout {number}; this one reads {reads}). Use it with that "
-            "version, or train the system again on the same table with this one."
-        )
-    return int(number)
-
-
-def _json(text: bytes | str) -> Any:
-    """JSON as it should be: no key twice, of which readers take one or the other, and no number beyond all numbers."""
-
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        once = dict(found)
-        if len(once) < len(found):
-            raise ValueError("a key stands twice in its header")
-        return once
-
-    def number(digits: str) -> float:
-        if not math.isfinite(value := float(digits)):
-            raise ValueError(f"its header holds the number {digits[:20]}")
-        return value
-
-    def count(digits: str) -> int:
-        if len(digits) > 19:
-            raise ValueError(f"its header holds the number {digits[:20]}…")
-        return int(digits)
-
-    return json.loads(text, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
-
-
-def printable(value: Any) -> Any:
-    """Text, or plain JSON, with control characters made visible: it is printed some day, and a terminal would obey them."""
-    if isinstance(value, dict):
-        return {printable(key): printable(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [printable(each) for each in value]
-    return CONTROLS.sub("�", value) if isinstance(value, str) else value
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

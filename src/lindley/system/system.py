@@ -26,11 +26,11 @@ from lindley.llrs import Floats
 from lindley.models.gaussianise import Gaussianiser
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import PairModel, score, take_runs
+from lindley.system.header import FORMAT, OLDEST, printable, read_system
 from lindley.system.names import ModelName
 from lindley.system.signature import verify
 from lindley.system.storage import (
     from_bytes,
-    printable,
     require_consistent,
     require_finite,
     require_names,
@@ -50,12 +50,8 @@ if TYPE_CHECKING:
     from lindley.casework.validation import Validation
     from lindley.table.table import Table
 
-__all__ = ["FORMAT", "Casework", "KnownSources", "System", "load", "read_system", "row_digests", "squared_distance"]
+__all__ = ["Casework", "KnownSources", "System", "load", "row_digests", "squared_distance"]
 
-FORMAT = "lindley-system/5"
-OLDEST = 3
-"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known. Since 5 it
-holds the bounds of cases of several measurements; before, those of one against one do."""
 Shape = tuple[int, int]
 Index = NDArray[np.intp]
 OF_THE_FILE = ("file", "file_sha256", "signed_by")
@@ -374,6 +370,16 @@ class System:
         """Of the ``columns``, where they are known."""
         return self.units if self.reference is None else (*self.units, self.reference_unit)
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """How tables are read for it, by the names of `read_table`."""
+        return {
+            "features": self.features,
+            "units": self.column_units,
+            "transform": self.transform,
+            "reference": self.reference,
+        }
+
     def instances(self, item: Any, name: str) -> Floats:
         """One item, as `llr` takes it, as an array (instances, columns)."""
         columns = self.columns
@@ -467,20 +473,6 @@ def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:
     key = verify(data, Path(path), Path(signed_by))
     system = System.from_bytes(data, str(path))
     return replace(system, about={**system.about, "signed_by": key})
-
-
-def read_system(path: str | Path) -> bytes:
-    """The content of what may be a system file."""
-    try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise LindleyError(f"{path} cannot be read: it is not a file.")
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise LindleyError(f"there is no file {path}. 'lindley train' writes systems.") from None
-    except (OSError, ValueError) as error:  # a name with a NUL in it is the latter
-        raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
-    except MemoryError:
-        raise LindleyError(f"{path} is larger than the memory of this machine: it is not a system.") from None
 
 
 def squared_distance(points: Floats, means: Floats) -> Floats:

@@ -166,6 +166,8 @@ def _odd_names(file: str, header_row: int, names: Mapping[int, str]) -> list[Fin
 
 def _unnamed(file: str, header_row: int, columns: Mapping[int, Sequence[object]], rows: Sequence[int]) -> list[Finding]:
     """Columns without a name: an error where one holds values, and one note of all that are empty."""
+    if not columns:
+        return []
     from openpyxl.utils import get_column_letter  # loaded here: it takes a quarter of a second, and few tables need it
 
     findings, empty = [], []

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -37,7 +37,7 @@ from lindley.table.table import ROLES, Table, with_unit
 from lindley.table.units import column_units, plain_names, require_units, split_unit
 from lindley.table.workbook import Hidden, read_workbook
 
-__all__ = ["Examination", "examine_table", "read_table"]
+__all__ = ["Examination", "examine_table", "read_table", "require_files"]
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 _WORKBOOK_ENDINGS = (".xlsx", ".xlsm")
@@ -301,6 +301,25 @@ def _read_folder(folder: Path, reading: Reading) -> Table:
         raw=np.concatenate(raws) if raws else None,
         files=tuple(file for table in tables for file in table.files),
     )
+
+
+def require_files(tables: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse tables that are no named data sets, and no files either: all at once, and before any is read.
+
+    Raises:
+        TableError: with every one that is not there.
+    """
+    from lindley.table.datasets import dataset_names  # which itself reads tables
+
+    findings: list[Finding] = []
+    for each in tables:
+        if each not in dataset_names() and not os.path.exists(each):
+            try:
+                _missing_file(Path(each))
+            except TableError as error:
+                findings += error.findings
+    if findings:
+        raise TableError(findings)
 
 
 def _content(path: Path) -> bytes:

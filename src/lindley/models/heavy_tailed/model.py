@@ -43,7 +43,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from scipy.special import lambertw, loggamma
 from torch import Tensor
 
@@ -257,6 +256,8 @@ def _decay(a: float, k: float) -> float:
 
 def _root(function: Callable[[float], float], value: float) -> float:
     """Where a function that starts below a value and grows without bound comes to it, on the positive side."""
+    from scipy.optimize import brentq  # on demand: it takes a third of a second
+
     top = 1.0
     while function(top) < value:
         top *= 2

@@ -1,0 +1,162 @@
+"""A system file before its numbers are read: its bytes, what its header says, and how tables are read for it.
+
+Nothing here brings torch, which takes a second or more to load: what is wrong with the files of a case is told before that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lindley.errors import LindleyError
+from lindley.shown import CONTROLS
+
+__all__ = ["FORMAT", "KEY", "OLDEST", "not_held", "printable", "read_header", "read_system", "table_of"]
+
+FORMAT = "lindley-system/5"
+OLDEST = 3
+"""The first layout that is still read. Since 4 a file holds the unit of the reference; before, it is not known. Since 5 it
+holds the bounds of cases of several measurements; before, those of one against one do."""
+KEY = "lindley"
+HEADER_LENGTH = 8
+TRANSFORMS = ("none", "log10", "ln")
+
+
+def read_system(path: str | Path) -> bytes:
+    """The content of what may be a system file."""
+    try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise LindleyError(f"{path} cannot be read: it is not a file.")
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise LindleyError(f"there is no file {path}. 'lindley train' writes systems.") from None
+    except (OSError, ValueError) as error:  # a name with a NUL in it is the latter
+        raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    except MemoryError:
+        raise LindleyError(f"{path} is larger than the memory of this machine: it is not a system.") from None
+
+
+def read_header(
+    data: bytes, name: str, form: str = FORMAT, oldest: int | None = OLDEST
+) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """The header of a safetensors file, what lindley wrote into it, and the number of its layout.
+
+    ``oldest`` is the first layout that is still read. Nothing is known yet of whether the numbers belong to it.
+
+    Raises:
+        LindleyError: if the file is foreign, cut off, of another format or of another version; it says which.
+    """
+    what, _, version = form.rpartition("/")
+    try:
+        length = int.from_bytes(data[:HEADER_LENGTH], "little")
+        if len(data) < HEADER_LENGTH or length > len(data) - HEADER_LENGTH:
+            raise ValueError("it is cut off, or it is not a safetensors file")
+        whole = _json(data[HEADER_LENGTH : HEADER_LENGTH + length])
+        metadata = whole.get("__metadata__") or {}
+        if KEY not in metadata:
+            raise ValueError("it was not written by lindley")
+        header = _json(metadata[KEY])
+        layout = _layout(header.get("format"), what, int(version) if oldest is None else oldest, int(version), name)
+    except LindleyError:
+        raise
+    except Exception as error:  # whatever a damaged or forged file makes of the reader of JSON
+        not_held(name, what, error)
+    return whole, header, layout
+
+
+def not_held(name: str, what: str, error: Exception) -> NoReturn:
+    """Say that a file does not hold what it should, and why."""
+    detail = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
+    raise LindleyError(f"{name} does not hold a {what.replace('-', ' ')}: {printable(detail)}") from error
+
+
+def table_of(data: bytes, name: str) -> dict[str, Any] | None:
+    """How tables are read for the system in a file, by the names of `read_table`, as its header says; see `System.table`.
+
+    Nothing if the header is odd: whoever reads the whole system will say how.
+
+    Raises:
+        LindleyError: as `read_header` does.
+    """
+    _, header, _ = read_header(data, name)
+    try:
+        said: Mapping[str, Any] = {key: _plain(part) for key, part in header["structure"]["fields"].items()}
+        features, units, reference = said["features"], said["units"], said["reference"]
+        if reference is not None:
+            units = (*units, said.get("reference_unit"))
+        columns = (*features, *([] if reference is None else [reference]))
+        words = (*columns, *(unit for unit in units if unit is not None))
+        if (
+            not features
+            or not isinstance(features, tuple)
+            or not isinstance(units, tuple)
+            or len(columns) != len(units)
+            or said["transform"] not in TRANSFORMS
+            or not all(isinstance(word, str) and word and not CONTROLS.search(word) for word in words)
+        ):
+            return None
+    except (AttributeError, KeyError, TypeError, RecursionError):
+        return None
+    return {"features": features, "units": units, "transform": said["transform"], "reference": reference}
+
+
+def _plain(part: Any) -> Any:
+    """The plain value, or the tuple of them, that a branch of a header holds; nothing if it holds anything else."""
+    if "tuple" in part:
+        return tuple(_plain(each) for each in part["tuple"])
+    return part.get("value")
+
+
+def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
+    """The number of the layout, if it can be read."""
+    kind, _, number = str(found).rpartition("/")
+    if kind != what:
+        raise ValueError(f"it holds a {kind.replace('-', ' ') or 'file of another kind'}")
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        raise ValueError(f"its layout {number[:20]} is not known")
+    if int(number) > version:
+        raise LindleyError(
+            f"{name} was written by a newer version of lindley (layout {number}; this one reads {version}). Install that "
+            "version, or train again with this one."
+        )
+    if int(number) < oldest:
+        reads = version if oldest == version else f"{oldest} to {version}"
+        raise LindleyError(
+            f"{name} was written by an older version of lindley (layout {number}; this one reads {reads}). Use it with that "
+            "version, or train the system again on the same table with this one."
+        )
+    return int(number)
+
+
+def _json(text: bytes | str) -> Any:
+    """JSON as it should be: no key twice, of which readers take one or the other, and no number beyond all numbers."""
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        once = dict(found)
+        if len(once) < len(found):
+            raise ValueError("a key stands twice in its header")
+        return once
+
+    def number(digits: str) -> float:
+        if not math.isfinite(value := float(digits)):
+            raise ValueError(f"its header holds the number {digits[:20]}")
+        return value
+
+    def count(digits: str) -> int:
+        if len(digits) > 19:
+            raise ValueError(f"its header holds the number {digits[:20]}…")
+        return int(digits)
+
+    return json.loads(text, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
+
+
+def printable(value: Any) -> Any:
+    """Text, or plain JSON, with control characters made visible: it is printed some day, and a terminal would obey them."""
+    if isinstance(value, dict):
+        return {printable(key): printable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [printable(each) for each in value]
+    return CONTROLS.sub("�", value) if isinstance(value, str) else value
