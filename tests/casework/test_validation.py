@@ -167,7 +167,7 @@ def test_intervals_are_those_of_sources_resampled_and_draws_in_turn(
 @pytest.mark.parametrize(("share", "n"), [(0.2, 50.0), (0.01, 3e4), (0.999, 1e6), (1e-7, 1e3)])
 def test_the_limits_of_a_share_are_those_of_clopper_and_pearson(share: float, n: float) -> None:
     spread = np.sqrt(share * (1 - share) / n)  # of n independent pairs
-    found = proportion(np.array([share, share - spread, share + spread]), units=1)
+    found = proportion(np.array([share, share - spread, share + spread]), 1, 1e9)
     lower, upper = beta.ppf([0.025, 0.975], [share * n, share * n + 1], [n - share * n + 1, n - share * n])
     assert (found.lower, found.upper) == pytest.approx((lower, upper), rel=1e-9)
 

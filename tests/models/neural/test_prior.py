@@ -14,6 +14,8 @@ from lindley.errors import LindleyError
 from lindley.models.neural import integration as module
 from lindley.models.neural.integration import fit_inverse_gamma, negative_ln_likelihood
 
+MINIMIZE = optimize.minimize
+
 
 def simulate(seed: int, n: int, alpha: float, beta: float, freedom: list[int]) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -164,9 +166,9 @@ def test_the_start_for_beta_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> 
     def with_moments(function: Any, start: np.ndarray, **options: Any) -> Any:
         starts.append(start)
         factor = max(math.exp(start[0]) - 1, 0.1)
-        return optimize.minimize(function, start + np.array([0, 2 * math.log(factor)]), **options)
+        return MINIMIZE(function, start + np.array([0, 2 * math.log(factor)]), **options)
 
-    monkeypatch.setattr(module, "minimize", with_moments)
+    monkeypatch.setattr(optimize, "minimize", with_moments)
     by_moments = fit_inverse_gamma(ssq, nu)
     scaled = ssq / ssq.mean()
     np.testing.assert_allclose(starts[0], np.log([4.0, np.mean(scaled) / 3.0]))
@@ -181,23 +183,23 @@ def test_retries_from_a_larger_alpha_until_it_converges(monkeypatch: pytest.Monk
 
     def failing(function: Any, start: np.ndarray, **options: Any) -> Any:
         alphas.append(math.exp(start[0]))
-        found = optimize.minimize(function, start, **options)
+        found = MINIMIZE(function, start, **options)
         if len(alphas) < 4:
             found.success = False
         return found
 
-    monkeypatch.setattr(module, "minimize", failing)
+    monkeypatch.setattr(optimize, "minimize", failing)
     found = fit_inverse_gamma(ssq, nu)
     assert alphas[:4] == pytest.approx([4.0, 4.5, 5.0, 5.5])
     assert len(alphas) == 5  # four for maximum likelihood, one for maximum a posteriori
     assert found.alpha == pytest.approx(expected.alpha, rel=1e-4)
 
     def never(function: Any, start: np.ndarray, **options: Any) -> Any:
-        found = optimize.minimize(function, start, **options)
+        found = MINIMIZE(function, start, **options)
         found.success = False
         return found
 
-    monkeypatch.setattr(module, "minimize", never)
+    monkeypatch.setattr(optimize, "minimize", never)
     with pytest.raises(LindleyError, match="40 tries"):
         fit_inverse_gamma(ssq, nu)
 
