@@ -211,10 +211,6 @@ class Scores:
         """Of the first draw, for plots."""
         return self.matrices[0]
 
-    def with_draws(self, matrices: tuple[Floats, ...]) -> Scores:
-        """The same sources, resampled alike, with other LRs."""
-        return replace(self, matrices=matrices)
-
     def cllr(self) -> dict[Kind, Floats]:
         """Cllr of both kinds, for every row of ``times``."""
         return {kind: self._of_kind(kind, _cllr)["cllr"] for kind in KINDS}
@@ -396,7 +392,7 @@ def generalisation(system: System, table: Table, other: Scores | None, main: Sco
         at_one = main
         if settings.instances != (1, 1):
             drawn = comparisons(table, main.sources, settings)
-            at_one = main.with_draws(tuple(each.llr(system, (1, 1)) for each in drawn))
+            at_one = replace(main, matrices=tuple(each.llr(system, (1, 1)) for each in drawn))
         change = at_one.cllr()["raw"] - before
         figures["generalisation", "validation"] = {"raw": Estimate.of(change)}
     else:

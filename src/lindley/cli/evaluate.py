@@ -99,7 +99,7 @@ def evaluate(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
-    """Validate a system: its performance on data that it has not seen, against the laboratory's criteria.
+    """Validate a system on data that it has not seen, against the laboratory's criteria; or compare several on the same data.
 
     Several systems are compared on the same pairs of the same data. Features, units and transform are each system's own. Exit
     status: 0 if every criterion passes or none was given, 1 if one fails or cannot be judged, 2 after an error.
