@@ -22,12 +22,20 @@ EXTRAS = ["app", "signing"]
 def main(given: list[str] | None = None) -> int:
     """Make the bundle, and return 0 if it stands."""
     platform, python = this_machine()
-    parser = argparse.ArgumentParser(prog="python -m bundle", description="Make what is carried to a machine without a network.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bundle", description="Make what is carried to a machine without a network."
+    )
     parser.add_argument("--platform", default=platform, help=f"{', '.join(SYSTEMS)}; default: {platform}, this machine")
-    parser.add_argument("--python", default=python, help=f"{' or '.join(PYTHONS)}; default: {python}, the one that runs this")
-    parser.add_argument("--extras", default=",".join(EXTRAS), help="extras of lindley, with commas; default: %(default)s")
+    parser.add_argument(
+        "--python", default=python, help=f"{' or '.join(PYTHONS)}; default: {python}, the one that runs this"
+    )
+    parser.add_argument(
+        "--extras", default=",".join(EXTRAS), help="extras of lindley, with commas; default: %(default)s"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder to write to; default: dist")
-    parser.add_argument("--prove", action="store_true", help="then install it without a network, and evaluate a case (on Linux)")
+    parser.add_argument(
+        "--prove", action="store_true", help="then install it without a network, and evaluate a case (on Linux)"
+    )
     options = parser.parse_args(given)
     try:
         target = Target(options.platform, options.python)

@@ -138,7 +138,9 @@ def collect(
                     if hole:
                         holes.append(hole)
     if holes:
-        raise Problem("The bundle would have holes, and is not made:\n" + "\n".join(f"- {hole}" for hole in dict.fromkeys(holes)))
+        raise Problem(
+            "The bundle would have holes, and is not made:\n" + "\n".join(f"- {hole}" for hole in dict.fromkeys(holes))
+        )
     return {name: wheels[name] for name in sorted(wheels)}
 
 
@@ -155,13 +157,20 @@ def _unpinned(requirement: Requirement, asking: Wheel, own: Wheel, pins: dict[st
 
 
 def _fetch_missing(
-    asked: dict[str, set[str]], wheels: dict[str, Wheel], folder: Path, target: Target, pins: dict[str, str], fetch: Fetch
+    asked: dict[str, set[str]],
+    wheels: dict[str, Wheel],
+    folder: Path,
+    target: Target,
+    pins: dict[str, str],
+    fetch: Fetch,
 ) -> list[str]:
     """Fetch what was asked for and is not there, and return what cannot be had."""
     names = sorted(set(asked) - set(wheels))
     if not names:
         return []
-    absent = [f"constraints.txt has no version of {name}: add NAME==VERSION there." for name in names if name not in pins]
+    absent = [
+        f"constraints.txt has no version of {name}: add NAME==VERSION there." for name in names if name not in pins
+    ]
     if absent:
         return absent
     local = "+cpu" if target.platform == "linux_x86_64" else ""
@@ -176,7 +185,16 @@ def _fetch_missing(
 
 def _download(wanted: list[str], folder: Path, target: Target, more: list[str]) -> str | None:
     """Let pip download, and return what it says where it cannot."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--retries=1"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--retries=1",
+    ]
     done = _run([*command, *target.pip_options, *more, "--dest", str(folder), *wanted])
     if done.returncode == 0:
         return None

@@ -64,7 +64,9 @@ def write_licences(wheels: list[Wheel], folder: Path) -> list[str]:
             without.append(f"{wheel.name} {wheel.version} ({licence_of(wheel)})")
         rows.append((wheel.name, wheel.version, licence_of(wheel), name if texts else "its wheel holds no text"))
     widths = [max(len(row[column]) for row in rows if len(row[column]) < 60) for column in range(3)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
+    ]
     head = "The packages in this bundle, the licences that they state, and the files of this folder that hold the texts.\n\n"
     (folder / INDEX).write_text(head + "\n".join(lines) + "\n", "utf-8", newline="\n")
     return without

@@ -37,11 +37,17 @@ def fill(folder: Path, own: Wheel, wheels: list[Wheel], extras: list[str], targe
     words = {"version": own.version, "python": target.python, "platform": target.platform}
     for template in sorted(CARRIED.iterdir()):
         if template.is_file():
-            text = Template(template.read_text("utf-8")).substitute(words) if template.suffix != ".py" else template.read_text("utf-8")
+            text = (
+                Template(template.read_text("utf-8")).substitute(words)
+                if template.suffix != ".py"
+                else template.read_text("utf-8")
+            )
             ending = "\r\n" if template.suffix in CRLF else "\n"
             (folder / template.name).write_text(text, "utf-8", newline=ending)
     (folder / "install.sh").chmod(0o755)
-    members = [(len(info.filename), info.file_size) for wheel in wheels for info in zipfile.ZipFile(wheel.path).infolist()]
+    members = [
+        (len(info.filename), info.file_size) for wheel in wheels for info in zipfile.ZipFile(wheel.path).infolist()
+    ]
     about = {
         "version": own.version,
         "platform": target.platform,

@@ -32,8 +32,8 @@ SYSTEMS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"os_name": "posix", "sys_platform": "darwin", "platform_system": "Darwin", "platform_machine": "arm64"},
     ),
 }
-"""The platform tags that pip is asked for, and what environment markers say there. Linux is glibc 2.28 or newer, and macOS is 14
-or newer: torch has no wheels for older ones."""
+"""The platform tags that pip is asked for, and what environment markers say there. Linux is glibc 2.28 or newer, and macOS is
+14 or newer: torch has no wheels for older ones."""
 
 
 class Problem(Exception):
