@@ -96,10 +96,14 @@ def fetch_with_pip(wanted: list[str], folder: Path, target: Target) -> list[str]
     missing = []
     for one in wanted:
         refused = _download([one], folder, target, [])
+        hint = ""
         if refused and one.startswith("torch=="):
             refused = _download([one], folder, target, CPU_TORCH)
+            hint = f" It is published at {CPU_TORCH[1]}: make that reachable, or name a folder that holds it in PIP_FIND_LINKS."
         if refused:
-            missing.append(f"{one}: pip has no wheel for {target.platform} and Python {target.python}: {refused}")
+            missing.append(
+                f"{one}: pip has no wheel for {target.platform} and Python {target.python}: {refused}.{hint}"
+            )
     return missing
 
 
@@ -123,24 +127,25 @@ def collect(
     wheels = {own.name: own}
     followed: dict[str, set[str]] = {}
     asked = {own.name: set(extras), canonicalize_name("pip"): set[str]()}
-    holes: list[str] = []
-    while any(followed.get(name) != extra for name, extra in asked.items()):
-        holes += _fetch_missing(asked, wheels, folder, target, pins, fetch)
-        if holes:
-            break
-        for name in [name for name, extra in asked.items() if followed.get(name) != extra]:
+    holes: list[str] = [] if "pip" in pins else ["constraints.txt has no version of pip: add NAME==VERSION there."]
+    lost = set() if "pip" in pins else {canonicalize_name("pip")}
+    while todo := [name for name in asked if name not in lost and followed.get(name) != asked[name]]:
+        holes += _fetch_missing(sorted(set(todo) - set(wheels)), wheels, folder, target, pins, fetch)
+        lost |= set(todo) - set(wheels)
+        for name in [name for name in todo if name in wheels]:
             followed[name] = set(asked[name])
             for requirement in wheels[name].requirements:
-                if target.holds(requirement.marker, followed[name]):
+                if not target.holds(requirement.marker, followed[name]):
+                    continue
+                hole = _unpinned(requirement, wheels[name], own, pins)
+                if hole:
+                    holes.append(hole)
+                else:
                     needed = canonicalize_name(requirement.name)
                     asked.setdefault(needed, set()).update(map(canonicalize_name, requirement.extras))
-                    hole = _unpinned(requirement, wheels[name], own, pins)
-                    if hole:
-                        holes.append(hole)
     if holes:
-        raise Problem(
-            "The bundle would have holes, and is not made:\n" + "\n".join(f"- {hole}" for hole in dict.fromkeys(holes))
-        )
+        told = "\n".join(f"- {hole}" for hole in dict.fromkeys(holes))
+        raise Problem(f"The bundle would have holes, and is not made:\n{told}")
     return {name: wheels[name] for name in sorted(wheels)}
 
 
@@ -157,30 +162,16 @@ def _unpinned(requirement: Requirement, asking: Wheel, own: Wheel, pins: dict[st
 
 
 def _fetch_missing(
-    asked: dict[str, set[str]],
-    wheels: dict[str, Wheel],
-    folder: Path,
-    target: Target,
-    pins: dict[str, str],
-    fetch: Fetch,
+    names: list[str], wheels: dict[str, Wheel], folder: Path, target: Target, pins: dict[str, str], fetch: Fetch
 ) -> list[str]:
-    """Fetch what was asked for and is not there, and return what cannot be had."""
-    names = sorted(set(asked) - set(wheels))
+    """Fetch packages and add them to the wheels; return why those are missing that cannot be had."""
     if not names:
         return []
-    absent = [
-        f"constraints.txt has no version of {name}: add NAME==VERSION there." for name in names if name not in pins
-    ]
-    if absent:
-        return absent
     local = "+cpu" if target.platform == "linux_x86_64" else ""
-    wanted = [f"{name}=={pins[name]}{local if name == 'torch' else ''}" for name in names]
-    missing = fetch(wanted, folder, target)
-    if missing:
-        return missing
+    missing = fetch([f"{name}=={pins[name]}{local if name == 'torch' else ''}" for name in names], folder, target)
     found = {wheel.name: wheel for wheel in map(Wheel.read, sorted(folder.glob("*.whl")))}
-    wheels.update({name: found[name] for name in names})
-    return []
+    wheels.update({name: found[name] for name in names if name in found})
+    return missing
 
 
 def _download(wanted: list[str], folder: Path, target: Target, more: list[str]) -> str | None:

@@ -35,26 +35,21 @@ def fill(folder: Path, own: Wheel, wheels: list[Wheel], extras: list[str], targe
     """
     without = write_licences(wheels, folder / "licences")
     words = {"version": own.version, "python": target.python, "platform": target.platform}
-    for template in sorted(CARRIED.iterdir()):
-        if template.is_file():
-            text = (
-                Template(template.read_text("utf-8")).substitute(words)
-                if template.suffix != ".py"
-                else template.read_text("utf-8")
-            )
-            ending = "\r\n" if template.suffix in CRLF else "\n"
-            (folder / template.name).write_text(text, "utf-8", newline=ending)
+    for template in sorted(path for path in CARRIED.iterdir() if path.is_file()):
+        text = template.read_text("utf-8")
+        if template.suffix != ".py":
+            text = Template(text).substitute(words)
+        ending = "\r\n" if template.suffix in CRLF else "\n"
+        (folder / template.name).write_text(text, "utf-8", newline=ending)
     (folder / "install.sh").chmod(0o755)
-    members = [
-        (len(info.filename), info.file_size) for wheel in wheels for info in zipfile.ZipFile(wheel.path).infolist()
-    ]
+    members = [member for wheel in wheels for member in _members(wheel)]
     about = {
         "version": own.version,
         "platform": target.platform,
         "python": target.python,
         "requirement": f"{own.name}[{','.join(extras)}]=={own.version}" if extras else f"{own.name}=={own.version}",
         "app": "app" in extras,
-        "longest_name": max(length for length, _ in members),
+        "longest_name": max(len(_compiled(name)) for name, _ in members),
         "installed_bytes": sum(size for _, size in members),
     }
     (folder / "bundle.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8", newline="\n")
@@ -63,6 +58,18 @@ def fill(folder: Path, own: Wheel, wheels: list[Wheel], extras: list[str], targe
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     (folder / SUMS).write_text("".join(f"{digest(folder / name)}  {name}\n" for name in names), "utf-8", newline="\n")
     return without
+
+
+def _members(wheel: Wheel) -> list[tuple[str, int]]:
+    """The files in a wheel, with their sizes."""
+    with zipfile.ZipFile(wheel.path) as archive:
+        return [(info.filename, info.file_size) for info in archive.infolist()]
+
+
+def _compiled(name: str) -> str:
+    """The longest name that a file of a wheel gets: Python compiles modules into a folder beside them."""
+    above, _, stem = name.removesuffix(".py").rpartition("/")
+    return f"{above}/__pycache__/{stem}.cpython-311.pyc" if name.endswith(".py") else name
 
 
 def write_zip(folder: Path, path: Path) -> str:

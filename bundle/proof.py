@@ -40,22 +40,33 @@ def resolve(folder: Path, target: Target) -> int:
     wheels = {wheel.name: wheel.version for wheel in map(Wheel.read, sorted((folder / "wheels").glob("*.whl")))}
     (pip,) = (folder / "wheels").glob("pip-*.whl")
     found: set[str] = set()
-    for environment in target.environments():
-        with tempfile.TemporaryDirectory() as nowhere:
-            report = Path(nowhere) / "report.json"
-            options = [
-                "install",
-                "--dry-run",
-                "--isolated",
-                "--no-index",
-                "--find-links",
-                str(folder / "wheels"),
-                "--quiet",
+    with tempfile.TemporaryDirectory() as nowhere:
+        with zipfile.ZipFile(pip) as archive:
+            archive.extractall(Path(nowhere) / "pip")
+        report = Path(nowhere) / "report.json"
+        options = [
+            "install",
+            "--dry-run",
+            "--isolated",
+            "--no-index",
+            "--find-links",
+            str(folder / "wheels"),
+            "--quiet",
+        ]
+        options += ["--constraint", str(folder / "constraints.txt"), "--target", str(Path(nowhere) / "target")]
+        options += ["--report", str(report), *target.pip_options, about["requirement"], "pip"]
+        for environment in target.environments():
+            command = [
+                sys.executable,
+                "-E",
+                "-s",
+                "-c",
+                PIP_ELSEWHERE,
+                str(Path(nowhere) / "pip"),
+                json.dumps(environment),
             ]
-            options += ["--constraint", str(folder / "constraints.txt"), "--target", str(Path(nowhere) / "target")]
-            options += ["--report", str(report), *target.pip_options, about["requirement"], "pip"]
             done = subprocess.run(
-                [sys.executable, "-E", "-s", "-c", PIP_ELSEWHERE, str(pip), json.dumps(environment), *options],
+                [*command, *options],
                 capture_output=True,
                 text=True,
                 encoding="utf-8",

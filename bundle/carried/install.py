@@ -27,9 +27,10 @@ SYSTEMS = {
     "macosx_arm64": "macOS (Apple silicon)",
     "win32": "Windows (32 bit)",
 }
+WINDOWS = os.name == "nt"
 WINDOWS_PATH = 259
 """The longest file name on Windows, where long ones are not switched on."""
-COMPILED = 1.3
+COMPILED = 1.5
 """What is installed takes so much more room than the wheels hold: Python compiles it."""
 
 
@@ -104,8 +105,8 @@ def check_machine(about: dict[str, Any]) -> None:
     if python != about["python"] or sys.implementation.name != "cpython":
         raise Refused(
             f"this is {platform.python_implementation()} {python} ({sys.executable}), and the bundle is for Python "
-            f"{about['python']}.\nWhat to do: start install.cmd or install.sh with a Python {about['python']} (set the variable "
-            "PYTHON to its full name), or ask for a bundle for the Python that you have."
+            f"{about['python']}.\nWhat to do: start install.cmd or install.sh with a Python {about['python']} (set the "
+            "variable PYTHON to its full name), or ask for a bundle for the Python that you have."
         )
     here = this_platform()
     if here != about["platform"]:
@@ -117,8 +118,8 @@ def check_machine(about: dict[str, Any]) -> None:
     libc, version = platform.libc_ver()
     if here.startswith("linux") and (libc != "glibc" or numbers(version) < (2, 28)):
         raise Refused(
-            f"this Linux has the C library {libc or '(unknown)'} {version}, and torch, which lindley computes with, needs glibc "
-            "2.28 or newer.\nWhat to do: use a newer Linux (RHEL 8, Debian 10, Ubuntu 20.04, or newer)."
+            f"this Linux has the C library {libc or '(unknown)'} {version}, and torch, which lindley computes with, needs "
+            "glibc 2.28 or newer.\nWhat to do: use a newer Linux (RHEL 8, Debian 10, Ubuntu 20.04, or newer)."
         )
     if here.startswith("macosx") and numbers(platform.mac_ver()[0]) < (14,):
         raise Refused(
@@ -148,7 +149,7 @@ def choose_folder(about: dict[str, Any], given: str | None) -> Path:
             "it, if it is an old lindley."
         )
     longest = len(str(folder / "Lib" / "site-packages")) + 1 + about["longest_name"]
-    if os.name == "nt" and longest > WINDOWS_PATH and not long_names():
+    if WINDOWS and longest > WINDOWS_PATH and not long_names():
         raise Refused(
             f"the name of the folder is too long for Windows: files in {folder} would have names of {longest} letters, and "
             f"{WINDOWS_PATH} are allowed.\nWhat to do: choose a folder with a shorter name, such as --folder C:\\lindley."
@@ -159,8 +160,8 @@ def choose_folder(about: dict[str, Any], given: str | None) -> Path:
     needed, free = about["installed_bytes"] * COMPILED, shutil.disk_usage(above).free
     if free < needed:
         raise Refused(
-            f"{above} has {free / 1e9:.1f} GB free, and lindley needs {needed / 1e9:.1f} GB.\nWhat to do: make room, or choose a "
-            "folder on another disk, with --folder."
+            f"{above} has {free / 1e9:.1f} GB free, and lindley needs {needed / 1e9:.1f} GB.\nWhat to do: make room, or choose "
+            "a folder on another disk, with --folder."
         )
     return folder
 
@@ -179,20 +180,17 @@ def long_names() -> bool:
 def install(about: dict[str, Any], folder: Path) -> None:
     """Make the environment, install into it, try it, and put it into the menu."""
     made = [path for path in [folder, *folder.parents] if not path.exists()]
-    windows = os.name == "nt"
-    binaries = folder / ("Scripts" if windows else "bin")
-    python = binaries / ("python.exe" if windows else "python")
-    command = binaries / ("lindley.exe" if windows else "lindley")
+    binaries = folder / ("Scripts" if WINDOWS else "bin")
+    python = binaries / ("python.exe" if WINDOWS else "python")
+    command = binaries / ("lindley.exe" if WINDOWS else "lindley")
     try:
         print(f"Installing lindley {about['version']} into {folder}. This takes a few minutes ...", flush=True)
         run([sys.executable, "-m", "venv", "--without-pip", folder], "Python could not make an environment there.")
         (pip,) = (HERE / "wheels").glob("pip-*.whl")
-        run(
-            [python, "-E", "-s", pip / "pip", "install", "--quiet", "--isolated", "--no-index", "--no-cache-dir"]
-            + ["--disable-pip-version-check", "--only-binary=:all:", "--find-links", HERE / "wheels"]
-            + ["--constraint", HERE / "constraints.txt", about["requirement"], "pip"],
-            "pip could not install it.",
-        )
+        bundled = ["--no-index", "--find-links", HERE / "wheels", "--constraint", HERE / "constraints.txt"]
+        alone = ["--isolated", "--no-cache-dir", "--disable-pip-version-check", "--only-binary=:all:", "--quiet"]
+        command_line = [python, "-E", "-s", pip / "pip", "install", *alone, *bundled, about["requirement"], "pip"]
+        run(command_line, "pip could not install it.")
         print("Trying it ...", flush=True)
         try_it(about, python)
     except BaseException:
@@ -210,7 +208,7 @@ def install(about: dict[str, Any], folder: Path) -> None:
 def try_it(about: dict[str, Any], python: Path) -> None:
     """See that lindley starts and computes."""
     wrong = "It was installed, but does not start."
-    if os.name == "nt":
+    if WINDOWS:
         wrong += (
             " The usual cause is that the Microsoft Visual C++ Redistributable 2015-2022 (x64), which torch needs, is not on"
             " this computer: ask whoever looks after it. Another is a rule that programs below the home folder may not run."
@@ -242,17 +240,17 @@ def run(command: list[Any], wrong: str, more: dict[str, str] | None = None) -> s
 
 def quoted(path: Path) -> str:
     """A path as one types it in a terminal."""
-    return f'"{path}"' if os.name == "nt" else shlex.quote(str(path))
+    return f'"{path}"' if WINDOWS else shlex.quote(str(path))
 
 
 def menu_entry(about: dict[str, Any], folder: Path, command: Path) -> str:
     """Make the entry of the start menu, and say how the app is started. No entry is no failure."""
-    make = start_menu if os.name == "nt" else command_file if sys.platform == "darwin" else desktop_file
+    make = start_menu if WINDOWS else command_file if sys.platform == "darwin" else desktop_file
     try:
         return make(about, command)
     except (OSError, Refused) as reason:
         print(f"There is no entry in the menu: {reason}")
-    return double_click(folder) if os.name == "nt" else f"{quoted(command)} app"
+    return double_click(folder) if WINDOWS else f"{quoted(command)} app"
 
 
 def double_click(folder: Path) -> str:
