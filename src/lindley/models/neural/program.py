@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lindley.errors import LindleyError
+from lindley.models.blocks import keep_memory
 from lindley.models.fitting import History
 from lindley.models.neural.batches import LN2, Dealt, Evaluation, PairBatches, SourceBatches
 from lindley.models.neural.parameters import Architecture, NeuralTwoLevel, Parameters
@@ -73,6 +74,7 @@ class Program:
         seeds: Sequence[int],
         start: Parameters | None,
     ) -> None:
+        keep_memory()
         self.training = t = training
         self.device = torch.device(t.device)
         make = PairBatches if t.mode == "pairs" else SourceBatches
