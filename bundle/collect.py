@@ -81,8 +81,10 @@ def read_pins(path: Path) -> dict[str, str]:
 def build_own(source: Path, folder: Path, constraints: Path) -> Wheel:
     """Build lindley's wheel from the folder that holds pyproject.toml."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    # The builder is pinned too: pip hands a constraint on to the environment that builds only by this variable.
-    done = _run([*command, "--wheel-dir", str(folder), str(source)], {"PIP_CONSTRAINT": str(constraints)})
+    # The builder is pinned too: pip hands constraints on to the environment that builds by one of these variables, by its
+    # version. In either, a space would end the name of the file; in an address there is none.
+    pins = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), constraints.resolve().as_uri())
+    done = _run([*command, "--wheel-dir", str(folder), str(source)], pins)
     if done.returncode:
         raise Problem(f"The wheel of {source} could not be built:\n{done.stderr.strip()}")
     (path,) = folder.glob("*.whl")
