@@ -48,6 +48,7 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.fitting import Sources
+from lindley.models.robust.kept import kept
 
 __all__ = ["Eigenbasis", "Shrinkage", "Stabiliser", "fit_eigenbasis", "fit_stabiliser", "related_variance"]
 
@@ -67,12 +68,18 @@ class Stabiliser:
 
     def __call__(self, values: Tensor) -> Tensor:
         """(run, items, feature) → the same shape, in units of the spread."""
+        flat, minus_b = self._where_flat
         x = (values - self.level) / self.spread
         inside = torch.minimum(torch.maximum(x, self.low), self.high)
+        less = torch.expm1(minus_b * inside)
+        curved = torch.where(flat, inside, less / minus_b)
+        return curved + torch.where(flat, 1.0, 1 + less) * (x - inside)
+
+    @kept
+    def _where_flat(self) -> tuple[Tensor, Tensor]:
+        """Where r is zero, and −r, or −1 there."""
         flat = self.slope == 0
-        b = torch.where(flat, 1.0, self.slope)
-        curved = torch.where(flat, inside, -torch.expm1(-b * inside) / b)
-        return curved + torch.exp(-self.slope * inside) * (x - inside)
+        return flat, torch.where(flat, -1.0, -self.slope)
 
     def ln_slope(self, values: Tensor) -> Tensor:
         """ln du/d(value), the shape of the values: what takes a density of u to one of the feature."""

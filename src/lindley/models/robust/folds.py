@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -32,9 +31,10 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.fitting import Sources
 from lindley.models.robust.eigenbasis import Shrinkage, Stabiliser, fit_eigenbasis, fit_stabiliser, related_variance
+from lindley.models.robust.items import Apart, Items
 from lindley.models.robust.model import Robust
 from lindley.models.robust.population import Population, ln_population
-from lindley.models.robust.tails import Tails, ln_sum
+from lindley.models.robust.tails import LN_SCATTER, Tails, ln_scatter_weights, ln_sum, ln_weighted_sum
 from lindley.models.two_level import take_runs
 
 __all__ = [
@@ -175,6 +175,8 @@ class HeldOut:
     weight: Tensor  # (fold, pair); ½/ln 2 for each hypothesis in every fold, 0 for padding
     count: Tensor  # (fold, pair) how many pairs of different sources it stands for; 0 for others
     mates: float  # m, the share of mates that the weights of different-source pairs have
+    middle: Tensor  # of the two instances (fold, pair, axis)
+    apart: Apart  # how far they are apart, in units of the model's variance within
 
     def spread(self) -> float:
         """Median over same-source pairs of their squared difference, in the mean over axes: how large w is in this basis."""
@@ -371,7 +373,9 @@ def _stack(model: Robust, mates: float, own: Sequence[Sources], drawn: Sequence[
         weight[i, :n] = each.share * total[each.kind] * 0.5 / math.log(2)
         count[i, :n] = each.share * np.array([0, *each.n_pairs[1:]])[each.kind]
     x, y, same, mate, w, n_for = (torch.from_numpy(a) for a in (trace, ref, kind == SAME, kind == MATE, weight, count))
-    return HeldOut(model, instances, x, y, same, mate, w, n_for, mates)
+    traces, refs = (_gather(instances, which) for which in (x, y))
+    apart = model.apart(traces, refs)
+    return HeldOut(model, instances, x, y, same, mate, w, n_for, mates, (traces + refs) / 2, apart)
 
 
 def _even(n: int, most: int) -> Index:
@@ -389,10 +393,19 @@ def ln_parts_held_out(folds: HeldOut, theta: Tensor) -> tuple[Tensor, list[Tenso
     basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var, base.var_related
     each = theta.expand(len(folds.trace), -1)
     model = assemble(each, base.relatedness, base.mates, *basis, kernels.centres, kernels.ln_weights)
-    density = partial(ln_population, model.population)
-    items = model.items(folds.instances, density)
-    x, y = (items.map(lambda t, which=which: _gather(t, which)) for which in (folds.trace, folds.ref))  # type: ignore[misc]
-    ln_h1, ln_mates = model.ln_related(x, y, model.ln_seen_with((x.mean + y.mean) / 2, 2, density))
+    nodes = [math.exp(u) for u in LN_SCATTER]
+    at_instances, at_means = (
+        torch.stack([ln_population(model.population, points, tau * model.var_within / n) for tau in nodes], 1)
+        for points, n in ((folds.instances, 1), (folds.middle, 2))
+    )
+    ln_f = ln_weighted_sum(at_instances, ln_scatter_weights(model.tails.scatter_shape))
+    ln_p = model.ln_single(folds.instances, ln_f)
+    x, y = (
+        Items(1, folds.middle, folds.middle, _gather(ln_f, which), _gather(ln_p, which), torch.zeros_like(folds.weight))
+        for which in (folds.trace, folds.ref)
+    )
+    unit = 2 * model.tails.scatter_shape * (model.var_within / base.var_within)[..., :1]
+    ln_h1, ln_mates = model.ln_related(x, y, at_means, folds.apart.times(1 / unit))
     return ln_h1, ln_mates, x.ln_p + y.ln_p
 
 

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
 from lindley.models.blocks import at_a_time
+from lindley.models.robust.kept import kept
 
 __all__ = ["FREEDOM", "Half", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
 
@@ -63,20 +64,37 @@ class Population:
 
     def kernels(self) -> tuple[Tensor, Tensor]:
         """√(1 − h²), by which the centres are drawn in, and h² λ, the variance of a kernel."""
+        return self._kernels
+
+    @kept
+    def _kernels(self) -> tuple[Tensor, Tensor]:
         return (1 - self.width**2).sqrt(), self.width**2 * self.var
 
     def ln_density(self, points: Tensor, error: Tensor) -> Tensor:
-        """ln f(points) with an error of variance ``error`` (run, 1, axis): (run, points)."""
+        """ln f(points) with an error of variance ``error`` (run, 1 or points, axis): (run, points)."""
         block = max(1, at_a_time(TERMS, points) // (self.centres.shape[0] * self.centres.shape[1]))
-        return torch.cat([self._ln_density(p, error) for p in torch.split(points, block, dim=1)], 1)
+        if points.shape[1] <= block:
+            return self._ln_density(points, error)
+        each = zip(*(torch.split(t, block, 1) for t in (points, error.expand_as(points))), strict=True)
+        return torch.cat([self._ln_density(*some) for some in each], 1)
 
     def _ln_density(self, points: Tensor, error: Tensor) -> Tensor:
-        shift, var = self.kernels()
-        total, centres = var + error, shift * self.centres
-        exponent = (points / total) @ centres.mT
-        exponent = exponent + (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[..., None, :]
-        kernels = torch.logsumexp(exponent, -1) - 0.5 * (points**2 / total + total.log() + LN_2PI).sum(-1)
+        total = self.kernels()[1] + error
+        scaled, inverse = points / total, (1 / total).expand_as(points)
+        exponent = torch.baddbmm(self.ln_weights[:, None], torch.cat([scaled, inverse], -1), self._linear)
+        if exponent.requires_grad:
+            kernels = torch.logsumexp(exponent, -1)
+        else:
+            top = exponent.amax(-1, keepdim=True)
+            kernels = exponent.sub_(top).exp_().sum(-1).log_().add_(top[..., 0])
+        kernels = kernels - 0.5 * ((points * scaled).sum(-1) + (total.log() + LN_2PI).sum(-1))
         return self._mixture(kernels, ln_background(points, self.var + error))
+
+    @kept
+    def _linear(self) -> Tensor:
+        """What the exponent of a kernel is linear in, (run, 2 axes, kernel): with x/V and 1/V it is c μ·x/V − ½ c² μ²·1/V."""
+        centres = self.kernels()[0] * self.centres
+        return torch.cat([centres, -0.5 * centres**2], -1).mT.contiguous()
 
     def half(self, points: Tensor, error: Tensor) -> Half:
         """One half of points x + y that are seen with an error of variance ``error``: x or y (run, items, axis)."""
@@ -128,17 +146,18 @@ class Population:
 
 
 def ln_background(points: Tensor, total: Tensor) -> Tensor:
-    """ln t₃(points; 0, total) of points (run, points, axis) and squared scales (run, 1, axis): (run, points)."""
+    """ln t₃(points; 0, total) of points (run, points, axis) and squared scales (run, 1 or points, axis): (run, points)."""
     return _ln_student((points**2 / total).sum(-1), total)
 
 
 def _ln_student(squares: Tensor, total: Tensor) -> Tensor:
-    """From Σ x²/total (run, …) and the squared scales (run, 1, axis)."""
+    """From Σ x²/total (run, points, …) and the squared scales (run, 1 or points, axis)."""
     n_axes = total.shape[-1]
     constant = (
         math.lgamma((FREEDOM + n_axes) / 2) - math.lgamma(FREEDOM / 2) - 0.5 * n_axes * math.log(FREEDOM * math.pi)
     )
-    ln_scales = 0.5 * total.log().sum(-1).reshape(-1, *(1,) * (squares.dim() - 1))
+    ln_scales = 0.5 * total.log().sum(-1)
+    ln_scales = ln_scales.reshape(*ln_scales.shape, *(1,) * (squares.dim() - 2))
     ln_power = torch.log1p(squares / FREEDOM) * (-0.5 * (FREEDOM + n_axes))
     return ln_power.add_(constant - ln_scales)
 
