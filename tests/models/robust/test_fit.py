@@ -40,7 +40,7 @@ from lindley.models.robust.folds import (
     stabilised,
 )
 from lindley.models.robust.model import WAYS, Robust
-from lindley.models.robust.population import ln_kernel_sum, ln_population
+from lindley.models.robust.population import Population, ln_kernel_sum, ln_population
 from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, make_splits
@@ -394,24 +394,30 @@ def test_a_scalar_and_its_fitted_form(scalar: Scalar) -> None:
 def test_kernel_sums_of_the_fit_and_their_gradient() -> None:
     g = torch.Generator().manual_seed(0)
     points, centres = (torch.randn(2, n, 4, generator=g, dtype=torch.float64) * 3 for n in (7, 9))
-    var = torch.rand(2, 1, 4, generator=g, dtype=torch.float64).add(0.2).requires_grad_()
-    shift = torch.rand(2, 1, 1, generator=g, dtype=torch.float64).requires_grad_()
-    ln_weights = torch.log_softmax(torch.randn(2, 9, generator=g, dtype=torch.float64), -1)
-    seed = torch.randn(2, 7, generator=g, dtype=torch.float64)
-    apart = points[:, :, None] - shift[..., None] * centres[:, None]
-    square = apart**2 / var[:, None] + (2 * math.pi * var[:, None]).log()
-    slow = torch.logsumexp(ln_weights[:, None] - 0.5 * square.sum(-1), -1)
-    fast = ln_kernel_sum(points, shift, var, centres, ln_weights)
+    lam, ln_weights = torch.rand(2, 1, 4, generator=g).double() + 0.5, torch.randn(2, 9, generator=g).double()
+    width = torch.rand(2, 1, 1, generator=g).double().mul(0.9).requires_grad_()
+    error = torch.rand(2, 3, generator=g).double().add(0.2).requires_grad_()
+    law = Population(centres, torch.log_softmax(ln_weights, -1), lam, width, torch.full((2, 1, 1), 0.1).double())
+    seed = torch.randn(2, 3, 7, generator=g, dtype=torch.float64)
+    var = (width**2 * lam + error[..., None])[:, :, None, None]
+    apart = points[:, None, :, None] - ((1 - width**2).sqrt() * centres)[:, None, None]
+    square = apart**2 / var + (2 * math.pi * var).log()
+    slow = torch.logsumexp(law.ln_weights[:, None, None] - 0.5 * square.sum(-1), -1)
+    fast = ln_kernel_sum(law, points, width, error)
     torch.testing.assert_close(fast, slow, rtol=1e-6, atol=1e-6)
-    expected, found = (torch.autograd.grad((v * seed).sum(), (shift, var)) for v in (slow, fast))
+    with torch.no_grad():
+        torch.testing.assert_close(ln_kernel_sum(law, points, width, error), fast, rtol=1e-6, atol=1e-6)
+    expected, found = (torch.autograd.grad((v * seed).sum(), (width, error)) for v in (slow, fast))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_population_of_the_fit_equals_that_of_the_model() -> None:
     _, folds = held_out()
-    law, error = folds.model.population, folds.model.var_within
-    fast = ln_population(law, folds.instances, error)
-    torch.testing.assert_close(fast, law.ln_density(folds.instances, error), rtol=1e-6, atol=1e-6)
+    law, errors = folds.model.population, torch.tensor([0.3, 2.0]).double().expand(len(folds.instances), 2)
+    fast = ln_population(law, folds.instances, errors)
+    for i in range(2):
+        slow = law.ln_density(folds.instances, errors[:, None, i : i + 1].expand(-1, 1, law.var.shape[-1]))
+        torch.testing.assert_close(fast[:, i], slow, rtol=1e-6, atol=1e-6)
 
 
 def test_the_gradient_of_the_cost() -> None:

@@ -26,8 +26,8 @@ REFS = 1024
 """Refs whose kernels are summed over at a time."""
 WORK_PER_FEATURE, WORK_PER_SCATTER = 12, 8
 """Numbers per pair that are kept at hand for what is computed on the way."""
-FEW = 1 << 14
-"""Pairs, each in all views, that are computed at once."""
+FEW = 256
+"""Pairs that are computed at once, in all views: of more, what belongs to an item alone is worth being computed once."""
 LEAST_WEIGHT = math.log(1e-9)
 """A view of an item that is less probable than that is left out where many pairs are scored."""
 
@@ -38,8 +38,7 @@ def over_views(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
     A few pairs are computed at once, in all views. Of many, run by run, those with all instances are, and as few items have
     another view that is worth a look, only these are paired.
     """
-    n_pairs = x.ln_joint.shape[1] * y.ln_joint.shape[1] * len(x) * len(y)
-    if n_pairs <= FEW and n_pairs:
+    if 0 < x.ln_joint.shape[1] * y.ln_joint.shape[1] <= FEW:
         sides = x.map(lambda t: t[:, :, None, :, None]), y.map(lambda t: t[:, None, :, None])
         is_worth = _is_worth_a_look(x)[:, :, None, :, None] & _is_worth_a_look(y)[:, None, :, None]
         is_worth[..., 0, 0] = True
@@ -55,7 +54,7 @@ def over_views(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
 def of_given_pairs(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
     """The same of given pairs (run, pairs), with all views, and with a gradient if it is wanted."""
     found = []
-    for some in pieces(x.ln_joint.shape[1], max(1, FEW // (len(x) * len(y)))):
+    for some in pieces(x.ln_joint.shape[1], max(1, FEW)):
         sides = x.map(lambda t, some=some: t[:, some, :, None]), y.map(lambda t, some=some: t[:, some, None])  # type: ignore[misc]
         found.append(_in_views(model, *sides))
     same, different = (torch.cat(each, 1) for each in zip(*found, strict=True))

@@ -69,14 +69,19 @@ def minimise(
     *,
     steps: int = 40,
     progress: Callable[[float], None] | None = None,
+    to_go_on: bool = True,
 ) -> tuple[Tensor, float, Tensor]:
     """The parameters (k,) at a minimum, their cost, and its inverse Hessian: BFGS, as the cost is dear, with backtracking.
 
     The cost has a gradient. ``inverse`` is an inverse Hessian to start with, such as that of a similar cost. ``progress`` is
-    called with the cost at every step, of ``steps`` at most.
+    called with the cost at every step, of ``steps`` at most. If nobody wants ``to_go_on`` from there, the gradient after the
+    last step is not asked for, and the inverse Hessian is that before it.
     """
 
-    def evaluate(at: Tensor) -> tuple[float, Tensor]:
+    def evaluate(at: Tensor, *, with_slope: bool = True) -> tuple[float, Tensor]:
+        if not with_slope:
+            with torch.no_grad():
+                return float(cost(at)), torch.empty(0)
         at = at.detach().requires_grad_()
         value = cost(at)
         (gradient,) = torch.autograd.grad(value, at)
@@ -96,15 +101,19 @@ def minimise(
             direction = -slope
         direction = direction * min(1.0, LONGEST_STEP / max(float(direction.norm()), 1e-30))
         gain = float(direction @ slope)
+        with_slope = to_go_on or step < steps - 1
 
         for halving in range(HALVINGS + 1):  # until the cost falls (Armijo)
             length = SHRINK**halving
             new = theta + length * direction
-            new_value, new_slope = evaluate(new)
+            new_value, new_slope = evaluate(new, with_slope=with_slope)
             if new_value <= value + ARMIJO * length * gain:
                 break
         else:
             break
+
+        if not with_slope:
+            return new, new_value, inverse
 
         moved, turned = new - theta, new_slope - slope
         curvature = float(moved @ turned)
@@ -319,7 +328,7 @@ class _Search:
         costs: dict[float, float] = {}
         for side in (values[nearest:], values[:nearest][::-1]):
             for value in side:
-                _, _, cost, _ = self._tried(changed(value))
+                _, _, cost, _ = self._tried(changed(value), to_go_on=False)
                 costs[value] = cost - self.strength * ln_prior_of(changed(value))
                 if costs[value] > min(costs.values()) + OUT_OF_THE_QUESTION * self.strength:
                     break
@@ -328,16 +337,18 @@ class _Search:
         held_out, theta, _, inverse = self._tried(at)
         self.at, self.held_out, self.theta, self.inverse = at, held_out, theta, inverse
 
-    def _tried(self, shrinkage: Shrinkage) -> tuple[HeldOut, Tensor, float, Tensor]:
+    def _tried(self, shrinkage: Shrinkage, *, to_go_on: bool = True) -> tuple[HeldOut, Tensor, float, Tensor]:
         """The folds with another shrinkage, and scalars, their cost and inverse Hessian after a few steps from here."""
         held_out = self.folds.held_out(shrinkage)
         start = self.theta.clone()
         start[WITHIN_SCALAR] += math.log(held_out.spread() / self.held_out.spread())
-        return held_out, *self._minimise(held_out, start, STEPS_OF_A_TRIAL)
+        return held_out, *self._minimise(held_out, start, STEPS_OF_A_TRIAL, to_go_on=to_go_on)
 
-    def _minimise(self, held_out: HeldOut, start: Tensor, steps: int) -> tuple[Tensor, float, Tensor]:
+    def _minimise(
+        self, held_out: HeldOut, start: Tensor, steps: int, *, to_go_on: bool = True
+    ) -> tuple[Tensor, float, Tensor]:
         cost = partial(_cost, held_out, self.relatedness, self.centre, self.strength)
-        return minimise(cost, start, self.inverse, steps=steps, progress=self.report)
+        return minimise(cost, start, self.inverse, steps=steps, progress=self.report, to_go_on=to_go_on)
 
 
 def ln_prior_of(shrinkage: Shrinkage) -> float:

@@ -29,8 +29,9 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.models.blocks import pieces
 from lindley.models.fitting import Sources
-from lindley.models.robust.eigenbasis import Shrinkage, Stabiliser, fit_eigenbasis, fit_stabiliser, related_variance
+from lindley.models.robust.eigenbasis import Bases, Shrinkage, Stabiliser, fit_stabiliser, related_variance
 from lindley.models.robust.items import Apart, Items
 from lindley.models.robust.model import Robust
 from lindley.models.robust.population import Population, ln_population
@@ -157,6 +158,8 @@ MOST_SOURCES = 400
 SAME_PER_SOURCE = 3
 DIFFERENT_PER_FOLD = 600
 """Expected number of different-source pairs that are drawn."""
+PARTS_OF_A_DRAW = 4
+"""In which instances meet those of later sources alone: most pairs of earlier ones are left out."""
 EM_STEPS = 200
 UNIFORM_SHARE = 0.1
 """Of the draws that go to all pairs alike, for those that the start values misjudge."""
@@ -203,14 +206,14 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
-def stabilised(sources: Sources) -> tuple[Stabiliser, Sources]:
-    """How the features of some sources are mapped to where they scatter evenly, and the sources there."""
+def stabilised(sources: Sources) -> tuple[Stabiliser, Bases]:
+    """How the features of some sources are mapped to where they scatter evenly, and bases of the sources there."""
     stabiliser = fit_stabiliser(sources)
-    return stabiliser, replace(sources, values=stabiliser(torch.from_numpy(sources.values)[None])[0].numpy())
+    return stabiliser, Bases(replace(sources, values=stabiliser(torch.from_numpy(sources.values)[None])[0].numpy()))
 
 
 def model_of(
-    known: Sequence[tuple[Stabiliser, Sources]],
+    known: Sequence[tuple[Stabiliser, Bases]],
     theta: Tensor,
     relatedness: Tensor,
     mates: Tensor,
@@ -218,11 +221,10 @@ def model_of(
 ) -> Robust:
     """Basis and kernels of sets of sources, `stabilised`, each with scalars (set, scalar), relatedness, mates and shrinkage."""
     stabilisers, parts = zip(*known, strict=True)
-    bases = [fit_eigenbasis(sources, shrinkage) for sources, shrinkage in zip(parts, shrinkages, strict=True)]
-    kernels = [
-        basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
-    ]
-    related = [related_variance(basis, sources) for basis, sources in zip(bases, parts, strict=True)]
+    bases = [of_part(shrinkage) for of_part, shrinkage in zip(parts, shrinkages, strict=True)]
+    means = [basis(part.means) for basis, part in zip(bases, parts, strict=True)]
+    kernels = [each[_even(len(each), MOST_KERNELS)] for each in means]
+    related = [related_variance(basis, part.sources, at) for basis, part, at in zip(bases, parts, means, strict=True)]
     # Runs may differ in their numbers of axes: one that has fewer is filled up with axes on which nothing differs.
     most, n_axes = max(map(len, kernels)), max(len(basis.var_between) for basis in bases)
     centres = np.zeros((len(parts), most, n_axes))
@@ -317,9 +319,8 @@ def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> _Drawn:
     # Two instances of a source, at most, meet those of other sources.
     used = np.concatenate([first, second[twice]])
     values = torch.from_numpy(sources.values[used])[None]
-    with torch.inference_mode():
-        ln_lr = model.ln_lr(values, values)[0].numpy()
     owner = sources.item[used]
+    ln_lr = _of_later(model, values, owner)
     i, j = np.nonzero(owner[:, None] < owner)
     cost, group = np.sqrt(np.logaddexp(0.0, ln_lr[i, j])), sources.group[owner]
     is_mate = group[i] == group[j]
@@ -337,6 +338,18 @@ def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> _Drawn:
         np.concatenate(shares),
         (int(twice.sum()), n_mates, math.comb(len(sources), 2) - n_mates),
     )
+
+
+def _of_later(model: Robust, values: Tensor, owner: Index) -> Floats:
+    """ln LRs of instances (1, instance, feature) against those of sources that come later, (instance, instance)."""
+    n, order = len(owner), np.argsort(owner, kind="stable")
+    found, values = np.zeros((n, n)), values[:, order]
+    with torch.inference_mode():
+        for some in pieces(n, -(-n // PARTS_OF_A_DRAW)):
+            found[order[some, None], order[some.start :]] = model.ln_lr(values[:, some], values[:, some.start :])[
+                0
+            ].numpy()
+    return found
 
 
 def _chances(importance: Floats, expected: float) -> Floats:
@@ -393,9 +406,9 @@ def ln_parts_held_out(folds: HeldOut, theta: Tensor) -> tuple[Tensor, list[Tenso
     basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var, base.var_related
     each = theta.expand(len(folds.trace), -1)
     model = assemble(each, base.relatedness, base.mates, *basis, kernels.centres, kernels.ln_weights)
-    nodes = [math.exp(u) for u in LN_SCATTER]
+    taus = torch.tensor(LN_SCATTER, dtype=theta.dtype, device=theta.device).exp()
     at_instances, at_means = (
-        torch.stack([ln_population(model.population, points, tau * model.var_within / n) for tau in nodes], 1)
+        ln_population(model.population, points, model.var_within[:, 0, :1] * taus / n)
         for points, n in ((folds.instances, 1), (folds.middle, 2))
     )
     ln_f = ln_weighted_sum(at_instances, ln_scatter_weights(model.tails.scatter_shape))
