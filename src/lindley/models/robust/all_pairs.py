@@ -28,6 +28,8 @@ WORK_PER_FEATURE, WORK_PER_SCATTER = 12, 8
 """Numbers per pair that are kept at hand for what is computed on the way."""
 FEW = 256
 """Pairs that are computed at once, in all views: of more, what belongs to an item alone is worth being computed once."""
+SHARE_OF_GPU = 8
+"""Of the memory of a GPU, a block takes about one part of so many."""
 LEAST_WEIGHT = math.log(1e-9)
 """A view of an item that is less probable than that is left out where many pairs are scored."""
 
@@ -106,6 +108,14 @@ def _is_worth_a_look(side: Views) -> Tensor:
     return side.ln_joint - side.ln_p[..., None] > LEAST_WEIGHT
 
 
+def _at_a_time(where: Tensor) -> int:
+    """Pairs × features of a block. On a GPU they are as many as there is memory for: every operation costs time to start."""
+    if where.device.type != "cuda":
+        return at_a_time(BLOCK, where)
+    memory = torch.cuda.get_device_properties(where.device).total_memory // where.element_size()
+    return max(at_a_time(BLOCK, where), memory // (SHARE_OF_GPU * (WORK_PER_FEATURE + WORK_PER_SCATTER)))
+
+
 @torch.no_grad()
 def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
     """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, by a model of one run: (1, traces, refs) each, without a gradient.
@@ -117,7 +127,7 @@ def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
     assert isinstance(y.number, int)
     n_x, n_y, number, n_features = x.mean.shape[1], y.mean.shape[1], x.number + y.number, model.directions.shape[1]
     scatters = len(LN_SCATTER) if number == 2 else len(LN_SCATTER) ** 2
-    edge = math.isqrt(at_a_time(BLOCK, x.mean) // max(n_features, scatters))
+    edge = math.isqrt(_at_a_time(x.mean) // max(n_features, scatters))
     errors = [math.exp(u) * model.var_within / number for u in LN_SCATTER]
     ln_h1, ln_h2 = (x.mean.new_empty((1, n_x, n_y)) for _ in range(2))
     free: list[Tensor] = []  # memory that no thread uses now

@@ -36,7 +36,7 @@ from lindley.models.robust.items import Apart, Items
 from lindley.models.robust.model import Robust
 from lindley.models.robust.population import Population, ln_population
 from lindley.models.robust.tails import LN_SCATTER, Tails, ln_scatter_weights, ln_sum, ln_weighted_sum
-from lindley.models.two_level import take_runs
+from lindley.models.two_level import map_tensors, take_runs
 
 __all__ = [
     "FOLDS",
@@ -257,11 +257,14 @@ def _widened(values: Floats, n_axes: int) -> Floats:
 class Folds:
     """The sources of one run, dealt into folds, with the pairs of each: the same ones for every shrinkage."""
 
-    def __init__(self, sources: Sources, mates: float, rng: np.random.Generator, first: Shrinkage) -> None:
+    def __init__(
+        self, sources: Sources, mates: float, rng: np.random.Generator, first: Shrinkage, device: str = "cpu"
+    ) -> None:
         """Draw the pairs, by how the usual scalars judge them with a basis of the ``first`` shrinkage.
 
-        ``mates``: how often two different sources are of one group.
+        ``mates``: how often two different sources are of one group. ``device``: where the densities of pairs are computed.
         """
+        self.device = device
         self.own, self.others = [], []
         fold = deal(sources, rng)
         for k in range(int(fold.max()) + 1):
@@ -276,7 +279,7 @@ class Folds:
                 "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
             )
         self.mates = mates
-        model = self._model(first)
+        model = self._model(first).map(lambda t: t.to(device))
         self.drawn = [_draw(take_runs(model, [i]), inside, rng) for i, inside in enumerate(self.own)]
 
     def _model(self, shrinkage: Shrinkage) -> Robust:
@@ -286,7 +289,8 @@ class Folds:
 
     def held_out(self, shrinkage: Shrinkage) -> HeldOut:
         """The pairs as bases of this shrinkage see them."""
-        return _stack(self._model(shrinkage), self.mates, self.own, self.drawn)
+        held_out = _stack(self._model(shrinkage), self.mates, self.own, self.drawn)
+        return map_tensors(held_out, lambda t: t.to(self.device))
 
 
 SAME, MATE, APART = 0, 1, 2
@@ -343,12 +347,11 @@ def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> _Drawn:
 def _of_later(model: Robust, values: Tensor, owner: Index) -> Floats:
     """ln LRs of instances (1, instance, feature) against those of sources that come later, (instance, instance)."""
     n, order = len(owner), np.argsort(owner, kind="stable")
-    found, values = np.zeros((n, n)), values[:, order]
+    found, values = np.zeros((n, n)), values[:, order].to(model.centre.device)
     with torch.inference_mode():
         for some in pieces(n, -(-n // PARTS_OF_A_DRAW)):
-            found[order[some, None], order[some.start :]] = model.ln_lr(values[:, some], values[:, some.start :])[
-                0
-            ].numpy()
+            ln_lr = model.ln_lr(values[:, some], values[:, some.start :])[0]
+            found[order[some, None], order[some.start :]] = ln_lr.cpu().numpy()
     return found
 
 
@@ -402,7 +405,7 @@ def ln_parts_held_out(folds: HeldOut, theta: Tensor) -> tuple[Tensor, list[Tenso
     From one source, from sources that are related in each of the ways, and from sources that have nothing in common.
     Densities on the axes; gradients reach the scalars alone.
     """
-    base, kernels = folds.model, folds.model.population
+    base, kernels, theta = folds.model, folds.model.population, theta.to(folds.weight.device)
     basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var, base.var_related
     each = theta.expand(len(folds.trace), -1)
     model = assemble(each, base.relatedness, base.mates, *basis, kernels.centres, kernels.ln_weights)
@@ -430,7 +433,7 @@ def _gather(values: Tensor, which: Tensor) -> Tensor:
 def ln_lr_held_out(parts: tuple[Tensor, list[Tensor], Tensor], relatedness: Tensor, mates: float) -> Tensor:
     """ln LR (fold, pair) from `ln_parts_held_out`, how often sources are related (2, way), and how often they are mates."""
     ln_h1, ln_mates, ln_apart = parts
-    related = (1 - mates) * relatedness[0] + mates * relatedness[-1]
+    related = ((1 - mates) * relatedness[0] + mates * relatedness[-1]).to(ln_h1.device)
     ways = [rho.log() + ln_way for rho, ln_way in zip(related, ln_mates, strict=True)]
     return ln_h1 - ln_sum([torch.log1p(-related.sum()) + ln_apart, *ways])
 
@@ -446,9 +449,12 @@ def learn_relatedness(folds: HeldOut, parts: tuple[Tensor, list[Tensor], Tensor]
     p(x, y | H2) is linear in ρ: its mean is what an LR needs that knows of this uncertainty.
     """
     _, ln_ways, ln_apart = parts
-    ratio = torch.stack([(ln_way - ln_apart).clamp_max(600.0).exp() for ln_way in ln_ways], -1)  # (fold, pair, way)
-    others = _shares(ratio, folds.count * ~folds.mate, PRIOR_RELATED, PRIOR_PAIRS)
-    return torch.stack([others, _shares(ratio, folds.count * folds.mate, PRIOR_RELATED_MATES, PRIOR_MATES)])
+    ratio = torch.stack(
+        [(ln_way - ln_apart).clamp_max(600.0).exp() for ln_way in ln_ways], -1
+    ).cpu()  # (fold, pair, way)
+    count, mate = folds.count.cpu(), folds.mate.cpu()
+    others = _shares(ratio, count * ~mate, PRIOR_RELATED, PRIOR_PAIRS)
+    return torch.stack([others, _shares(ratio, count * mate, PRIOR_RELATED_MATES, PRIOR_MATES)])
 
 
 def _shares(ratio: Tensor, count: Tensor, prior: Tensor, prior_pairs: float) -> Tensor:
