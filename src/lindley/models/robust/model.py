@@ -56,7 +56,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import ClassVar, TypeVar, cast
 
 import numpy as np
@@ -595,9 +595,13 @@ class Robust:
 
     def _shared(self, contrasts: Number, key: object = None) -> SharedTail:
         """The law of so many contrasts; where they differ, ``key`` tells which these are."""
-        tails, ln_within = self.tails, self.var_within.log().sum((-1, -2))
-        made = partial(SharedTail, tails.scatter_shape, tails.second_spike, ln_within, self.var_within.shape[-1])
-        return self._once(("shared", contrasts if key is None else key), lambda: made(contrasts))
+        tails, w = self.tails, self.var_within
+
+        def made() -> SharedTail:
+            ln_within = w.log().sum((-1, -2))
+            return SharedTail(tails.scatter_shape, tails.second_spike, ln_within, w.shape[-1], contrasts)
+
+        return self._once(("shared", contrasts if key is None else key), made)
 
     def _once(self, key: object, make: Callable[[], T]) -> T:
         """What is made of the model's scalars alone, kept by its name; see `kept`."""

@@ -34,6 +34,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import torch
@@ -160,6 +161,9 @@ def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Ten
         else part
         for part, factor in zip(parts, factors, strict=True)
     ]
+    if len(parts) == 1 and factors[0].requires_grad and not parts[0].requires_grad:
+        summed: Tensor = _LnFactors.apply(parts[0], factors[0])  # type: ignore[no-untyped-call]
+        return summed, None
     # In place takes one pass over the memory instead of three, for one run and without a gradient.
     in_place = len(factors[0]) == 1 and not any(t.requires_grad for t in (*parts, *factors))
     groups = pieces(parts[0].shape[1], AXES_PER_LOGARITHM)
@@ -170,6 +174,26 @@ def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Ten
     )
     assert ln_all is not None
     return ln_all, ln_fewer
+
+
+class _LnFactors(torch.autograd.Function):
+    """Σ_axis ln(1 + square · factor) with a gradient in the factors alone: that of a fit, whose squares are known."""
+
+    @staticmethod
+    def forward(ctx: Any, squares: Tensor, factors: Tensor) -> Tensor:
+        ctx.save_for_backward(squares, factors)
+        groups = pieces(squares.shape[1], AXES_PER_LOGARITHM)
+        return reduce(torch.add, [_products([squares], [factors], axes)[0].log_() for axes in groups])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        squares, factors = (t.flatten(2) for t in ctx.saved_tensors)
+        slope = grads[0].flatten(2)  # (run, node, pair)
+        found = torch.empty_like(factors)
+        for axis in range(factors.shape[-1]):
+            square, factor = squares[:, axis, None], factors[..., axis, None]
+            found[..., axis] = (square / torch.addcmul(torch.ones_like(square), square, factor)).mul_(slope).sum(-1)
+        return None, found
 
 
 def _ln_product(values: Tensor) -> Tensor:
