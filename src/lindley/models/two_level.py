@@ -292,7 +292,8 @@ def item_scatter(model: PairModel, side: Side, items: Index) -> Tensor:
 def _padded_scatter(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
     """The scatter of the chosen items of every run, (run, items, …), filled up with zeros."""
     runs = enumerate(zip(sides, indices, strict=True))
-    found = {run: item_scatter(take_runs(model, [run]), side, index) for run, (side, index) in runs if len(index)}
+    models = [model] if len(sides) == 1 else [take_runs(model, [run]) for run in range(len(sides))]
+    found = {run: item_scatter(models[run], side, index) for run, (side, index) in runs if len(index)}
     some = next(iter(found.values()))
     scatter = some.new_zeros((len(sides), _longest(indices), some.shape[-1]))
     for run, of_run in found.items():
