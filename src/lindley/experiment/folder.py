@@ -48,6 +48,7 @@ __all__ = [
     "default_folder",
     "drop_results",
     "first_folder",
+    "group_in",
     "held_folder",
     "json_digest",
     "lock_file",
@@ -389,9 +390,18 @@ def default_folder(experiment: Experiment, table: Table) -> Path:
 def _same(folder: Path, experiment: Experiment, table: Table) -> bool:
     """Whether a folder is of the same data and configuration; the output may differ."""
     try:
-        return _settings_in(folder) == _settings(experiment) and read_table_file(folder).sha256() == table.sha256()
+        there, here = _settings_in(folder), _settings(experiment)
+        if there is not None and experiment.training.group is None:  # the run there has settled it
+            here["training"]["group"] = there["training"]["group"]
+        return there == here and read_table_file(folder).sha256() == table.sha256()
     except LindleyError:  # not to be read, or not ours
         return False
+
+
+def group_in(folder: Path) -> int | None:
+    """How many splits the run in a folder works on together; nothing if there is none, or none that reads."""
+    there = _settings_in(folder)
+    return None if there is None else there["training"]["group"]
 
 
 def _settings_in(folder: Path) -> dict[str, Any] | None:

@@ -157,7 +157,7 @@ class SavedRun:
     def _records(self) -> dict[Unit, dict[str, Any]]:
         """The units, and what their files say of them."""
         records = {}
-        for unit in make_units(self.experiment):
+        for unit in self._units():
             try:
                 records[unit] = read_unit_file(self.folder, unit.id)
             except FileNotFoundError as error:
@@ -166,6 +166,14 @@ class SavedRun:
             except LindleyError as error:
                 raise LindleyError(f"{error}. Run the experiment again: it redoes what is damaged.") from error
         return records
+
+    def _units(self) -> list[Unit]:
+        """As they were done: an earlier version had groups of splits for every model."""
+        there = {path.stem for path in (self.folder / "units").glob("*.json")}
+        units, before = make_units(self.experiment), make_units(self.experiment, all_in_groups=True)
+        missing = {unit.root for unit in units if unit.id not in there}
+        earlier = missing - {unit.root for unit in before if unit.id not in there}
+        return [unit for unit in units if unit.root not in earlier] + [unit for unit in before if unit.root in earlier]
 
     def _check(self) -> None:
         """Hold results.json to the units that it was made of."""
