@@ -50,8 +50,8 @@ Told = tuple[Finished, list[str]]
 """What a unit gave, and the warnings on the way: those of another process would be lost."""
 LOST_AT_MOST = 10
 """Workers that may be lost while they have the same unit in hand; more, and the unit is held to be the cause."""
-IN_HAND = 3
-"""Units that a worker has in hand or waits for: it need not wait, and the scheduler holds few at a time."""
+IN_HAND = 64
+"""Units that a scheduler holds at a time, unless it has many workers."""
 WORKERS_WITHIN = 30
 """Seconds in which the first worker must be there."""
 
@@ -289,6 +289,7 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
 
     settings = {
         "distributed.scheduler.allowed-failures": LOST_AT_MOST,
+        "distributed.scheduler.worker-saturation": 1.0,  # a unit goes to a worker that has none in hand
         "distributed.comm.timeouts.connect": "10s",
         "distributed.worker.daemon": True,
     }
@@ -304,18 +305,18 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
             here = (versions(), code_digest())
             # The longest first, so that no worker is left with a training at the end.
             waiting = iter(sorted(units, key=lambda unit: -unit.effort))
-            done = distributed.as_completed()  # type: ignore[no-untyped-call]
+            done: Any = distributed.as_completed()  # type: ignore[no-untyped-call]
             futures: dict[Any, Unit] = {}
             to_go = len(units)
 
             def hand_out() -> list[Unit]:
-                """Keep all workers busy, and no more than that: every unit carries its data with it."""
-                room = IN_HAND * max(1, sum(client.nthreads().values())) - len(futures)
-                handed = list(islice(waiting, max(0, room)))
-                for unit in handed:
-                    future = client.submit(_do, experiment, table, unit, here, pure=False)
-                    futures[future] = unit
-                    done.add(future)
+                """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it."""
+                room = max(IN_HAND, 4 * sum(client.nthreads().values())) - len(futures)
+                handed = list(islice(waiting, room)) if room > 0 else []
+                if handed:
+                    new = client.map(partial(_do, experiment, table, wanted=here), handed, pure=False)
+                    futures.update(zip(new, handed, strict=True))
+                    done.update(new)
                 return handed
 
             for unit in hand_out()[: workers or 1]:

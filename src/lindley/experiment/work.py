@@ -333,8 +333,8 @@ def _sized_tests(table: Table, splits: Sequence[Split], seed: int) -> dict[Size,
 
 def _uncalibrated(system: System, traces: Sequence[Side], refs: Sequence[Side], settings: Settings) -> list[Floats]:
     """log10 LRs of the model of every run, scored where it was trained."""
-    sides = ([system.prepared(side, run) for run, side in enumerate(each)] for each in (traces, refs))
-    return score_runs(system.model, *sides, settings)
+    x, y = ([system.prepared(side, run) for run, side in enumerate(sides)] for sides in (traces, refs))
+    return score_runs(system.model, x, y, settings)
 
 
 def _series(
