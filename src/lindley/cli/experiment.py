@@ -26,6 +26,7 @@ from lindley.cli.options import (
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
+    from lindley.experiment.results import ModelResult
     from lindley.experiment.runner import Executor
 
 __all__ = ["Interrupted", "compare", "report", "run", "schema"]
@@ -130,6 +131,7 @@ def run(
                 results = run_experiment(
                     config, table, folder, progress=progress.step, notice=progress.notice,
                     executor=executor, workers=n_workers,
+                    row_is_done=lambda row, result: progress.result(_figures(row, result)),
                 )  # fmt: skip
         except KeyboardInterrupt as error:
             message = "Interrupted. What is finished is kept: the same command goes on where it was."
@@ -160,8 +162,11 @@ def report(
     pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too (needs the extra 'pdf').")] = False,
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
-    from lindley.experiment.folder import held_folder
-    from lindley.experiment.saved import SavedRun
+    from lindley.experiment.folder import held_folder, require_results
+
+    require_results(folder)
+
+    from lindley.experiment.saved import SavedRun  # brings torch
     from lindley.pages.pdf import require_pdf
     from lindley.pages.run_page import write_run_report
 
@@ -181,7 +186,12 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Set experiments side by side, with paired differences per split."""
-    from lindley.experiment.results import compare as compare_runs
+    from lindley.experiment.folder import require_results
+
+    for folder in folders:
+        require_results(folder)
+
+    from lindley.experiment.results import compare as compare_runs  # brings torch
     from lindley.experiment.saved import SavedRun
 
     comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
@@ -197,6 +207,12 @@ def compare(
         )
     for remark in comparison.remarks:
         warn(remark)
+
+
+def _figures(row: str, result: ModelResult) -> str:
+    """A row of the results in a line, to be read while the others are worked on."""
+    test, _, lowest = result.test_figures()
+    return f"  {row}: test Cllr {test}, Cllr_min {lowest}"
 
 
 def _workers(text: str) -> int:

@@ -57,6 +57,7 @@ __all__ = [
     "read_unit",
     "read_unit_file",
     "read_whole",
+    "require_results",
     "resolved",
     "start_folder",
     "writable_folder",
@@ -265,6 +266,21 @@ def _sweep(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > LEFT_BEHIND:
                 path.unlink()
+
+
+def require_results(folder: str | Path) -> Path:
+    """Where the results of a finished run in a folder are.
+
+    Raises:
+        LindleyError: if there are none.
+    """
+    path = Path(folder) / RESULTS
+    if not path.is_file():
+        mend = "Name the folder that 'lindley run' wrote to."
+        if (Path(folder) / EXPERIMENT).is_file():
+            mend = "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
+        raise LindleyError(f"{folder} holds no {RESULTS}. {mend}")
+    return path
 
 
 def drop_results(folder: Path) -> None:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import (
-    EXPERIMENT,
     RESULTS,
     json_digest,
     read_arrays,
     read_table_file,
     read_unit_file,
     read_whole,
+    require_results,
 )
 from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
@@ -53,12 +53,7 @@ class SavedRun:
         Raises:
             LindleyError: if there is none, if it is not finished, or if it is damaged.
         """
-        path = Path(folder) / RESULTS
-        if not path.is_file():
-            mend = "Name the folder that 'lindley run' wrote to."
-            if (Path(folder) / EXPERIMENT).is_file():
-                mend = "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
-            raise LindleyError(f"{folder} holds no {RESULTS}. {mend}")
+        path = require_results(folder)
         try:
             content = json.loads(path.read_bytes())
             schema = content["schema"]
