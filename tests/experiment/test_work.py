@@ -19,12 +19,14 @@ from lindley.experiment.work import (
     LONGEST,
     ORACLE,
     code_digest,
+    do_unit,
     folder_name,
     make_units,
     model_file,
     unit_keys,
     with_groups,
 )
+from lindley.system import fit
 from lindley.system.kinds import KINDS, register
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
@@ -276,3 +278,30 @@ def test_what_is_only_shown_decides_nothing(copy_of_the_package: Path) -> None:
 def test_the_libraries_decide_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lindley.system.provenance._installed", lambda library: "0.1")
     assert not set(keys().values()) & set(BEFORE.values())
+
+
+@pytest.mark.parametrize("number", [0, 3, 4])
+def test_threads_change_no_bit(number: int, table: Table) -> None:
+    """Of a fit, of a training with its integrations, and of all that is scored."""
+    chosen = make_experiment(protocol=Protocol(splits=3))
+    unit = make_units(chosen)[number]
+    one, *others = (do_unit(chosen, table, unit, threads=threads) for threads in (1, 2, 3))
+    for other in others:
+        assert other.files == one.files
+        for name, figures in one.record["models"].items():
+            assert {**other.record["models"][name], "seconds": 0} == {**figures, "seconds": 0}
+
+
+def test_several_runs_are_scored_side_by_side(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+    real = fit.side_by_side
+
+    def look(function: Any, arguments: Any, where: Any, threads: int | None = None) -> Any:
+        used.append((len(arguments), threads))
+        return real(function, arguments, where, threads)
+
+    monkeypatch.setattr(fit, "side_by_side", look)
+    chosen = make_experiment(models=("ntlm-single-pairs-n2-varying",), protocol=Protocol(splits=3))
+    (unit,) = make_units(chosen)
+    do_unit(chosen, table, unit, threads=2)
+    assert used == [(3, 2)] * 4  # validation and test pairs, of the network and of what is made of it

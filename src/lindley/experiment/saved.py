@@ -188,7 +188,12 @@ class SavedRun:
     def _unit(self, name: ModelName, split: int) -> Unit:
         if not 0 <= split < self.experiment.protocol.splits:
             raise IndexError(f"there is no split {split}: they count from 0 to {self.experiment.protocol.splits - 1}")
-        return next(unit for unit in self._records if name in unit.models and split in unit.splits)
+        return self._places[name, split]
+
+    @cached_property
+    def _places(self) -> dict[tuple[ModelName, int], Unit]:
+        """The unit of every model on every split."""
+        return {(name, split): unit for unit in self._records for name in unit.models for split in unit.splits}
 
     def _bytes(self, unit: Unit, name: str) -> bytes:
         data = read_whole(self.folder / name, self._records[unit]["files"].get(name))
