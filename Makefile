@@ -16,7 +16,7 @@ demo: .venv/installed
 # One thread a process: two processes with two threads each would wait for one another more than they work.
 test: export OMP_NUM_THREADS = 1
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench docs/theme
