@@ -311,7 +311,11 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
 
             def hand_out() -> list[Unit]:
                 """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it."""
-                room = max(IN_HAND, 4 * sum(client.nthreads().values())) - len(futures)
+                try:
+                    threads = sum(client.nthreads().values())
+                except OSError:  # a connection that is lost is told of the units that it had
+                    threads = 0
+                room = max(IN_HAND, 4 * threads) - len(futures)
                 handed = list(islice(waiting, room)) if room > 0 else []
                 if handed:
                     new = client.map(partial(_do, experiment, table, wanted=here), handed, pure=False)
