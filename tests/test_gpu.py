@@ -16,6 +16,7 @@ from lindley.models.neural.parameters import Architecture
 from lindley.models.pairs import score_pairs
 from lindley.models.robust.fit import fit_robust
 from lindley.models.two_level import score, take_runs
+from lindley.system.fit import Settings, score_runs
 from lindley.table.splits import Side
 from tests.kinds import MODELS, PARTS
 from tests.models.test_classical import labels, sources
@@ -36,6 +37,16 @@ def test_llrs(kind: str) -> None:
     traces, refs = [items(3, 40), items(4, 31)], [items(5, 35), items(6, 20)]
     for ours, theirs in zip(score(there, traces, refs), score(model, traces, refs), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["trained", "mixture", "common", "varying", "varying, sampled", "quadratic"])
+def test_an_experiment_scores_where_it_trains(kind: str) -> None:
+    """The runs of a unit, with the LLRs of a processor to 1e-12 of a power of ten."""
+    model = MODELS[kind]()
+    traces, refs = [items(3, 40), items(4, 31)], [items(5, 35), items(6, 20)]
+    there, here = (score_runs(model, traces, refs, Settings(device=device)) for device in ("cuda", "cpu"))
+    for ours, theirs in zip(there, here, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", MODELS)

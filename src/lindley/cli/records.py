@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +35,13 @@ def verify(
     working folder, and in --systems. The matrix of a batch, which stands among its reports, is told and passed over.
     Exit status: 0 if every report says what follows from its measurements, else 2.
     """
-    from lindley.pages.case_record import is_matrix, reports_in, verify_reports
+    if not any(map(os.path.exists, reports)):
+        for path in reports:
+            _say_not_verified(path, [f"there is no file {path}"])
+        _say_how_many(0, len(reports))
+        raise typer.Exit(2)
+
+    from lindley.pages.case_record import is_matrix, reports_in, verify_reports  # brings torch
     from lindley.pages.numerals import fixed
     from lindley.version import __version__
 
@@ -45,9 +53,7 @@ def verify(
     for each in verify_reports(found, systems or ()):
         parted += not each.same
         if each.record is None or not each.same:
-            say(f"{each.report}: not verified")
-            for problem in each.problems:
-                say_prose(f"  • {problem}")
+            _say_not_verified(each.report, each.problems)
             continue
         written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
         say_prose(
@@ -60,9 +66,19 @@ def verify(
             )
     for path in matrices:
         say_prose(f"{path}: a matrix, which is not verified itself: compare its LRs with those of the reports")
-    if len(found) > 1:
-        say(f"\n{len(found) - parted} of {len(found)} reports verified.")
+    _say_how_many(len(found) - parted, len(found))
     raise typer.Exit(2 if parted else 0)
+
+
+def _say_not_verified(report: Path, problems: Iterable[str]) -> None:
+    say(f"{report}: not verified")
+    for problem in problems:
+        say_prose(f"  • {problem}")
+
+
+def _say_how_many(verified: int, reports: int) -> None:
+    if reports > 1:
+        say(f"\n{verified} of {reports} reports verified.")
 
 
 def log(

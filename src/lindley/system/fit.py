@@ -8,7 +8,6 @@ for casework and the interfaces of other programs have one set of sources, and m
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from lindley.calibration import Chain
 from lindley.errors import LindleyError
 from lindley.llrs import Floats, LLRs
-from lindley.models.fitting import Fitted, History, Progress, Task, silent
+from lindley.models.blocks import side_by_side
+from lindley.models.fitting import Fitted, History, Progress, Task, caught_warnings, silent
 from lindley.models.gaussianise import Gaussianiser, GaussianiserName, fit_gaussianiser
 from lindley.models.neural.integration import integrate_common, integrate_varying
 from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
@@ -33,10 +33,20 @@ from lindley.system.system import System
 from lindley.table.findings import listing
 from lindley.table.read import read_table
 from lindley.table.scaling import Scaling
-from lindley.table.splits import Part, weigh_mates
+from lindley.table.splits import Part, Side, weigh_mates
 from lindley.table.table import Table
 
-__all__ = ["FOLDS", "Material", "Settings", "Stage", "cross_fitted", "deal_folds", "fit_family", "telling_singular"]
+__all__ = [
+    "FOLDS",
+    "Material",
+    "Settings",
+    "Stage",
+    "cross_fitted",
+    "deal_folds",
+    "fit_family",
+    "score_runs",
+    "telling_singular",
+]
 
 FOLDS = 5
 Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
@@ -105,8 +115,23 @@ def fit_family(
             elif name.calibrations:
                 done[name] = _calibrated(name, done[name.before])
             else:
-                done[name] = family.integrated(name, done[name.before])
+                done[name] = family.integrated(name, done[name.before], settings)
         yield done[name]
+
+
+def score_runs(model: PairModel, traces: Sequence[Side], refs: Sequence[Side], settings: Settings) -> list[Floats]:
+    """`score`, where a model was trained: on a GPU all runs at once, on a processor each by itself, side by side.
+
+    On a processor a run is scored on one thread, so that the last bits do not depend on how many there are.
+    """
+    if settings.device != "cpu":
+        return score(model.map(lambda t: t.to(settings.device)), traces, refs)
+
+    def one(run: int) -> Floats:
+        return score(take_runs(model, [run]), [traces[run]], [refs[run]])[0]
+
+    with torch.no_grad():
+        return side_by_side(one, range(len(traces)), model.centre, settings.threads)
 
 
 @contextmanager
@@ -185,10 +210,10 @@ class _Family:
             model=fitted.model,
             calibrations=(Chain((), ()),) * len(self.materials),
         )
-        held_out, also = self._scored(system) if self.unseen else self._crossed(fitted)
+        held_out, also = self._scored(system, settings) if self.unseen else self._crossed(fitted)
         return Stage(self.name, system, held_out, fitted.history, also)
 
-    def integrated(self, name: ModelName, before: Stage) -> Stage:
+    def integrated(self, name: ModelName, before: Stage, settings: Settings) -> Stage:
         """The variance integrated out."""
         model = cast(TwoLevel, before.system.model)
         if name.integration == "common":
@@ -198,10 +223,10 @@ class _Family:
             options: dict[str, Any] = {key: value for key, value in name.options if key in own}
             model = integrate_varying(model, self.unseen, seeds=self.seeds, **options)
         system = replace(before.system, name=str(name), model=model)
-        held_out, also = self._scored(system)
+        held_out, also = self._scored(system, settings)
         return Stage(name, system, held_out, None, also)
 
-    def _scored(self, system: System) -> _HeldOut:
+    def _scored(self, system: System, settings: Settings) -> _HeldOut:
         """LLRs of unseen pairs by the models themselves."""
         pairs = {
             run: self._prepared(each.pairs, run) for run, each in enumerate(self.materials) if each.pairs is not None
@@ -209,7 +234,7 @@ class _Family:
         if not pairs:
             return (), ()
         model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
-        matrices = score(model, [part.trace for part in parts], [part.ref for part in parts])
+        matrices = score_runs(model, [part.trace for part in parts], [part.ref for part in parts], settings)
         also = [self._prepared(part, 0) for part in self.materials[0].also]
         return (
             tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True)),
@@ -287,8 +312,7 @@ def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.
         usable = [len(part.ref.source) >= 1 and len(part.trace.source) >= 2 for part in inside]
         if not any(usable):
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shrinkage is told of the whole
+        with caught_warnings():  # shrinkage is told of the whole
             model, prepare = learn(everything.rows(fold != number))
         for matrices, held_out, usable_here in zip(found, inside, usable, strict=True):
             if usable_here:

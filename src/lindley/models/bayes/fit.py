@@ -35,7 +35,6 @@ is near one if the halves agree (Gelman et al. 2013, *Bayesian Data Analysis*, 1
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -48,7 +47,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.bayes.averaged import Averaged
 from lindley.models.between import NormalBetween
-from lindley.models.fitting import Fitted, Sources, Task, refittable
+from lindley.models.fitting import Fitted, Sources, Task, refittable, tell
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
@@ -79,7 +78,7 @@ def warn_once(found: Sequence[Mapping[str, float]]) -> None:
     if bad:
         where = "" if len(found) == 1 else f" in {len(bad)} of {len(found)} splits"
         value, name = max(bad)
-        warnings.warn(
+        tell(
             ConvergenceWarning(
                 f"the chains of the posterior of the two-level model do not agree{where}: R-hat is {value:.2f} for {name}, "
                 f"where {LARGEST_R_HAT} is the most. Take the LRs with caution, or give more sources."
