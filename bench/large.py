@@ -1,0 +1,133 @@
+"""Very many pairs: Cllr, Cllr_min and the Tippett curve of all of them, and the memory that it takes, for every kind of model.
+
+All traces against all refs go through `System.llrs_sides`. Memory is that above what there was when system and items were there
+(see `bench.memory`). It does not grow with the number of traces: where all of them would take long, fewer are set against
+all refs, and ``pairs`` says how many that were.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.memory import UNREADABLE, _highest, _in_a_child
+from bench.plan import Plan
+from bench.subjects import model_to_score, sources
+from lindley.calibration import Chain
+from lindley.evaluation import cllr, cllr_min, tippett
+from lindley.models.bayes.fit import fit_full_bayes
+from lindley.models.classical import fit_classical
+from lindley.models.gaussianise import fit_gaussianiser
+from lindley.models.heavy_tailed.model import HeavyTailed
+from lindley.models.neural.integration import integrate_common, integrate_varying
+from lindley.models.neural.nplda import Quadratic
+from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.two_level import PairModel, TwoLevel
+from lindley.system.names import ModelName
+from lindley.system.system import System
+from lindley.table.scaling import Scaling
+from lindley.table.splits import Part
+
+__all__ = ["NAMES", "measure", "needed", "system_to_score"]
+
+NAMES = (
+    "tlm", "tlm-kde", "tlm-bayes", "ht-plda", "robust", "nplda",
+    "ntlm-double-pairs-n2", "ntlm-double-pairs-n2-common", "ntlm-double-pairs-n2-varying",
+    "flow:tlm", "tlm+logistic", "tlm-kde+kde+elub", "tlm+pav",
+)  # fmt: skip
+ITEMS, FEATURES, SOURCES, FEW_SOURCES = 20_000, 64, 2000, 300
+"""Traces and refs; features; sources that a model is made of, fewer where its size does not depend on them."""
+QUICKLY = 300, 4, 60, 60
+LONG_ENOUGH = 20.0
+"""Seconds: a model that would need longer for all pairs is asked for fewer traces."""
+FEW = 128
+"""Traces that tell how long all of them would take."""
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    """Pairs per second and the highest memory, in bytes, of every kind and device."""
+    sizes = QUICKLY if plan.most_items < FEW else (ITEMS, FEATURES, SOURCES, FEW_SOURCES)
+    shared = dict(zip(("items", "features", "sources", "few_sources"), sizes, strict=True))
+    rows = []
+    for device in plan.devices:
+        for name in NAMES:
+            case = {"model": name, **shared, "threads": plan.threads, "device": device}
+            rows.append({**case, **(_in_a_child(case, "bench.large") if device == "cpu" else needed(case))})
+    return {"rows": rows}
+
+
+def needed(case: dict[str, Any], seconds: float = LONG_ENOUGH) -> dict[str, Any]:
+    """The figures of one system, in this process."""
+    part = sources(case["items"], case["features"], seed=1)
+    try:
+        system = system_to_score(case["model"], case["features"], case["sources"], case["few_sources"])
+    except ModuleNotFoundError as error:
+        return {"left_out": str(error)}
+    device, few = case["device"], min(FEW, case["items"])
+    _evaluated(system, sources(20, case["features"], seed=1), 20, device)  # loads libraries
+    a_trace = _evaluated(system, part, few, device)["seconds"] / few
+    traces = int(min(case["items"], max(few, seconds / a_trace)))
+    found: list[dict[str, float]] = []
+    highest = _highest(device, lambda: found.append(_evaluated(system, part, traces, device)))
+    return {"left_out": UNREADABLE} if highest is None else {**found[0], "highest": highest}
+
+
+def system_to_score(name: str, features: int, n_sources: int, n_few: int) -> System:
+    """A system of that name, without a long fit: as large as a fitted one, with numbers that are not those of one."""
+    spec = ModelName.parse(name)
+    few = sources(n_few, features, seed=0)
+    same = Scaling(np.zeros(features), np.ones(features))
+    gaussianisers = ()
+    if spec.gaussianiser:
+        gaussianisers = (fit_gaussianiser(spec.gaussianiser, few.values, source=few.source),)  # type: ignore[arg-type]
+    root = str(ModelName.parse(name.split("+")[0].split(":")[-1]))
+    model = _model(root, few if root in ("tlm-bayes", "ht-plda") else sources(n_sources, features, seed=0), few)
+    none = Chain((), ())
+    system = System(
+        name, tuple(f"f{i}" for i in range(features)), (None,) * features, "none", None, (same,), gaussianisers, model, (none,)
+    )  # fmt: skip
+    if not spec.calibrations:
+        return system
+    llrs = few.llrs(system.llr_sides(few.trace, few.ref))
+    return System(**{**vars(system), "calibrations": (Chain.fit(spec.calibrations, llrs),)})
+
+
+def _model(name: str, part: Part, few: Part) -> PairModel:
+    if name == "tlm-bayes":
+        return fit_full_bayes([part], [0])
+    if name in ("ht-plda", "nplda"):
+        start = fit_classical([part], "normal")
+        law: Any = start.between
+        eight = torch.full((1, 1, 1), 8.0, dtype=torch.float64)
+        other: Any = HeavyTailed(law.mean, law.var, eight, 2 * eight)
+        if name == "nplda":
+            other = Quadratic.of_normal(law, start.var_within_trace)
+        return TwoLevel(start.centre, start.projection, start.var_within_trace, start.var_within_ref, other)
+    if name.startswith("ntlm"):
+        start = Parameters.maximum_likelihood(Architecture("double", 2), [part]).two_level()
+        if name.endswith("-common"):
+            return integrate_common(start, [len(part.trace.source)])
+        return integrate_varying(start, [few]) if name.endswith("-varying") else start
+    return model_to_score(name, part)
+
+
+def _evaluated(system: System, part: Part, traces: int, device: str) -> dict[str, float]:
+    """Cllr, Cllr_min and the Tippett curve of some traces against all refs, and how long they took."""
+    started = time.perf_counter()
+    llrs = system.llrs_sides(part.trace[:traces], part.ref, device=device)
+    curve = tippett(llrs)
+    figures = {"cllr": cllr(llrs), "cllr_min": cllr_min(llrs), "at_zero": float(np.interp(0.0, curve.llr, curve.different))}
+    seconds = time.perf_counter() - started
+    pairs = traces * len(part.ref.source)
+    return {"pairs": pairs, "seconds": seconds, "pairs_per_second": pairs / seconds, **figures}
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    torch.set_num_threads(given["threads"])
+    print(json.dumps(needed(given)))
