@@ -1,8 +1,8 @@
 """Very many pairs: Cllr, Cllr_min and the Tippett curve of all of them, and the memory that it takes, for every kind of model.
 
 All traces against all refs go through `System.llrs_sides`. Memory is that above what there was when system and items were there
-(see `bench.memory`). It does not grow with the number of traces: where all of them would take long, fewer are set against
-all refs, and ``pairs`` says how many that were.
+(see `bench.memory`). It does not grow with the number of pairs: where all of them would take long, fewer are scored, but a
+whole tile at least, and ``pairs`` says how many that were.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,12 @@ import torch
 
 from bench.memory import UNREADABLE, _highest, _in_a_child
 from bench.plan import Plan
-from bench.subjects import model_to_score, sources
+from bench.subjects import model_to_score
 from lindley.calibration import Chain
 from lindley.evaluation import cllr, cllr_min, tippett
-from lindley.models.bayes.fit import fit_full_bayes
+from lindley.evaluation.pair_grid import TILE
+from lindley.models.bayes.averaged import Averaged
+from lindley.models.bayes.fit import DRAWS
 from lindley.models.classical import fit_classical
 from lindley.models.gaussianise import fit_gaussianiser
 from lindley.models.heavy_tailed.model import HeavyTailed
@@ -38,15 +42,23 @@ __all__ = ["NAMES", "measure", "needed", "system_to_score"]
 NAMES = (
     "tlm", "tlm-kde", "tlm-bayes", "ht-plda", "robust", "nplda",
     "ntlm-double-pairs-n2", "ntlm-double-pairs-n2-common", "ntlm-double-pairs-n2-varying",
-    "flow:tlm", "tlm+logistic", "tlm-kde+kde+elub", "tlm+pav",
+    "flow:tlm", "quantile:tlm", "tlm+logistic", "tlm-kde+kde+elub", "tlm+pav",
 )  # fmt: skip
 ITEMS, FEATURES, SOURCES, FEW_SOURCES = 20_000, 64, 2000, 300
 """Traces and refs; features; sources that a model is made of, fewer where its size does not depend on them."""
 QUICKLY = 300, 4, 60, 60
 LONG_ENOUGH = 20.0
-"""Seconds: a model that would need longer for all pairs is asked for fewer traces."""
-FEW = 128
-"""Traces that tell how long all of them would take."""
+"""Seconds: a model that would need longer for all pairs is asked for fewer."""
+FEW = 100
+"""Traces and refs that tell how long all of them would take."""
+
+
+def sources(n: int, features: int, seed: int) -> Part:
+    """Two instances of each of n sources, of which many look alike: so that Cllr is not zero with many features."""
+    rng = np.random.default_rng((seed, n, features))
+    means = rng.normal(size=(n, features)) * np.geomspace(0.2, 1.2, features)
+    values = np.repeat(means, 2, axis=0) + rng.normal(size=(2 * n, features))
+    return Part(values, np.repeat([f"{i:06d}" for i in range(n)], 2), np.arange(2 * n) % 2 == 0)
 
 
 def measure(plan: Plan) -> dict[str, Any]:
@@ -68,12 +80,14 @@ def needed(case: dict[str, Any], seconds: float = LONG_ENOUGH) -> dict[str, Any]
         system = system_to_score(case["model"], case["features"], case["sources"], case["few_sources"])
     except ModuleNotFoundError as error:
         return {"left_out": str(error)}
-    device, few = case["device"], min(FEW, case["items"])
-    _evaluated(system, sources(20, case["features"], seed=1), 20, device)  # loads libraries
-    a_trace = _evaluated(system, part, few, device)["seconds"] / few
-    traces = int(min(case["items"], max(few, seconds / a_trace)))
+    device, items = case["device"], case["items"]
+    _evaluated(system, part, FEW, FEW, device)  # loads libraries
+    a_pair = _evaluated(system, part, 2 * FEW, FEW, device)["seconds"] / (2 * FEW**2)
+    most = max(int(seconds / a_pair), TILE**2)
+    traces = min(items, max(TILE, most // items))
     found: list[dict[str, float]] = []
-    highest = _highest(device, lambda: found.append(_evaluated(system, part, traces, device)))
+    run = partial(_evaluated, system, part, traces, min(items, most // traces), device)
+    highest = _highest(device, lambda: found.append(run()))
     return {"left_out": UNREADABLE} if highest is None else {**found[0], "highest": highest}
 
 
@@ -94,12 +108,13 @@ def system_to_score(name: str, features: int, n_sources: int, n_few: int) -> Sys
     if not spec.calibrations:
         return system
     llrs = few.llrs(system.llr_sides(few.trace, few.ref))
-    return System(**{**vars(system), "calibrations": (Chain.fit(spec.calibrations, llrs),)})
+    return replace(system, calibrations=(Chain.fit(spec.calibrations, llrs),))
 
 
 def _model(name: str, part: Part, few: Part) -> PairModel:
     if name == "tlm-bayes":
-        return fit_full_bayes([part], [0])
+        start = fit_classical([part], "normal")
+        return Averaged(start, tuple(_moved(start, k) for k in range(DRAWS)), torch.zeros(1, DRAWS).double().log_softmax(-1))
     if name in ("ht-plda", "nplda"):
         start = fit_classical([part], "normal")
         law: Any = start.between
@@ -116,15 +131,26 @@ def _model(name: str, part: Part, few: Part) -> PairModel:
     return model_to_score(name, part)
 
 
-def _evaluated(system: System, part: Part, traces: int, device: str) -> dict[str, float]:
-    """Cllr, Cllr_min and the Tippett curve of some traces against all refs, and how long they took."""
+def _moved(model: TwoLevel, seed: int) -> TwoLevel:
+    """The same model with other axes and variances, as a draw from a posterior has them."""
+    noise = torch.randn(model.projection.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    law: Any = model.between
+    return replace(
+        model,
+        projection=model.projection @ torch.linalg.matrix_exp(0.01 * noise),
+        between=replace(law, var=law.var * (0.1 * noise[:, :1]).exp()),
+    )
+
+
+def _evaluated(system: System, part: Part, traces: int, refs: int, device: str) -> dict[str, float]:
+    """Cllr, Cllr_min and the Tippett curve of some traces against some refs, and how long they took."""
     started = time.perf_counter()
-    llrs = system.llrs_sides(part.trace[:traces], part.ref, device=device)
+    llrs = system.llrs_sides(part.trace[:traces], part.ref[:refs], device=device)
     curve = tippett(llrs)
-    figures = {"cllr": cllr(llrs), "cllr_min": cllr_min(llrs), "at_zero": float(np.interp(0.0, curve.llr, curve.different))}
+    misled = float(np.interp(0.0, curve.llr, curve.different))
+    figures = {"cllr": cllr(llrs), "cllr_min": cllr_min(llrs), "misled": misled}
     seconds = time.perf_counter() - started
-    pairs = traces * len(part.ref.source)
-    return {"pairs": pairs, "seconds": seconds, "pairs_per_second": pairs / seconds, **figures}
+    return {"pairs": traces * refs, "seconds": seconds, "pairs_per_second": traces * refs / seconds, **figures}
 
 
 if __name__ == "__main__":
