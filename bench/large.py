@@ -45,7 +45,7 @@ NAMES = (
 )  # fmt: skip
 ITEMS, FEATURES, SOURCES, FEW_SOURCES = 20_000, 64, 2000, 300
 """Traces and refs; features; sources that a model is made of, fewer where its size does not depend on them."""
-QUICKLY = 500, 4, 60, 60
+QUICKLY = 260, 4, 60, 60
 LONG_ENOUGH = 20.0
 """Seconds: a model that would need longer for all pairs is asked for fewer."""
 FEW, FEW_MORE = 250, 8
@@ -62,13 +62,15 @@ def sources(n: int, features: int, seed: int) -> Part:
 
 def measure(plan: Plan) -> dict[str, Any]:
     """Pairs per second and the highest memory, in bytes, of every kind and device."""
-    sizes = QUICKLY if plan.most_items < FEW else (ITEMS, FEATURES, SOURCES, FEW_SOURCES)
+    quick = plan.most_items < FEW
+    sizes = QUICKLY if quick else (ITEMS, FEATURES, SOURCES, FEW_SOURCES)
     shared = dict(zip(("items", "features", "sources", "few_sources"), sizes, strict=True))
     rows = []
     for device in plan.devices:
         for name in NAMES:
             case = {"model": name, **shared, "threads": plan.threads, "device": device}
-            rows.append({**case, **(_in_a_child(case, "bench.large") if device == "cpu" else needed(case))})
+            apart = device == "cpu" and not quick
+            rows.append({**case, **(_in_a_child(case, "bench.large") if apart else needed(case))})
     return {"rows": rows}
 
 
@@ -114,7 +116,9 @@ def system_to_score(name: str, features: int, n_sources: int, n_few: int) -> Sys
 def _model(name: str, part: Part, few: Part) -> PairModel:
     if name == "tlm-bayes":
         start = fit_classical([part], "normal")
-        return Averaged(start, tuple(_moved(start, k) for k in range(DRAWS)), torch.zeros(1, DRAWS).double().log_softmax(-1))
+        return Averaged(
+            start, tuple(_moved(start, k) for k in range(DRAWS)), torch.zeros(1, DRAWS).double().log_softmax(-1)
+        )
     if name in ("ht-plda", "nplda"):
         start = fit_classical([part], "normal")
         law: Any = start.between

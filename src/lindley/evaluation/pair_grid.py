@@ -181,7 +181,7 @@ class PairSums:
 class PairBlocks:
     """Pairs of rows and columns that are scored a block at a time, as there are more than memory holds.
 
-    ``block(rows, columns)`` gives the log10 LRs of two slices as a matrix: an array, or a tensor. One on a GPU is counted there.
+    ``block(rows, columns)`` gives the log10 LRs of two slices as a matrix: an array, or a tensor, which is counted where it is.
     ``weight`` is that of every pair (rows, columns), one unless given: a matrix, or what gives the weights of two slices.
     """
 
@@ -229,7 +229,7 @@ class _Tile:
         """(rows, columns), as an array; as a tensor where it lies on a GPU. Shape and values are looked at."""
         found: Any = self.pairs.block(self.rows, self.columns)
         on_gpu = hasattr(found, "device") and getattr(found.device, "type", "cpu") != "cpu"
-        values = found.double() if on_gpu else np.asarray(found, dtype=np.float64)
+        values: Any = found.double() if on_gpu else np.asarray(found, dtype=np.float64)
         expected = (self.rows.stop - self.rows.start, self.columns.stop - self.columns.start)
         if tuple(values.shape) != expected:
             shape = tuple(values.shape)
@@ -267,8 +267,8 @@ def compress(
     Bins are w = 1/4096 wide for |LLR| ≤ 32. Beyond, where the cost is linear or below 1e-31, they are a thousandth of the LLR,
     and a tenth of it from 10,000 on.
 
-    ``block``, ``row_source``, ``column_source`` and ``weight`` are those of `PairBlocks`. Tiles that hold a same-source pair are
-    asked for twice: first for the same-source LLRs, then with all others for the different-source counts. With the sources
+    ``block``, ``row_source``, ``column_source`` and ``weight`` are those of `PairBlocks`. Tiles that hold a same-source pair
+    are asked for twice: first for the same-source LLRs, then with all others for the different-source counts. With the sources
     in the same order along both sides these are the tiles on the diagonal. Memory is a few tiles (``tile``² numbers).
 
     >>> llr = np.array([[2.0, -1.0], [-3.0, 1.5]])

@@ -16,7 +16,17 @@ from lindley.llrs import LN10, Floats
 from lindley.models.between import AxisLaw, Between, KernelBetween, Scatter
 from lindley.table.splits import Side
 
-__all__ = ["SHARED", "PairModel", "TwoLevel", "item_scatter", "item_squares", "map_tensors", "score", "score_there", "take_runs"]
+__all__ = [
+    "SHARED",
+    "PairModel",
+    "TwoLevel",
+    "item_scatter",
+    "item_squares",
+    "map_tensors",
+    "score",
+    "score_there",
+    "take_runs",
+]
 
 Index = NDArray[np.intp]
 
@@ -208,7 +218,7 @@ def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> lis
 
 
 def score_there(model: PairModel, trace: Side, ref: Side) -> Tensor:
-    """`score` by a model of one run, as a tensor (traces, refs) where the model is: what is counted there need not come back."""
+    """`score` by a model of one run, as a tensor (traces, refs) where the model is, to be counted there."""
     shape = len(trace.source), len(ref.source)
     scores: Tensor | None = None
     for (rows,), (columns,), found in _blocks(model, [trace], [ref]):

@@ -338,7 +338,9 @@ class System:
         sides = (traces, "trace", trace_source), (refs, "ref", ref_source)
         for items, name, sources in sides:
             if columns_of(items) is None and len(items) != len(sources):
-                raise LindleyError(f"{len(items)} {name}s and {len(sources)} sources: the source of every {name} is needed")
+                raise LindleyError(
+                    f"{len(items)} {name}s and {len(sources)} sources: the source of every {name} is needed"
+                )
         return self.llrs_sides(*(self.side(*given) for given in sides), device=device)
 
     def explain(self, trace: Any, ref: Any) -> Explanation:

@@ -137,7 +137,7 @@ def weigh_mates(is_mate: NDArray[np.bool_], share: float | None) -> Floats | Non
 
     None where all weigh one: if no share is asked for, or if there are no mates, or nothing else.
     """
-    weights = weights_of_mates(np.count_nonzero(is_mate), is_mate.size, share)
+    weights = weights_of_mates(int(np.count_nonzero(is_mate)), is_mate.size, share)
     return None if weights is None else np.where(is_mate, *weights)
 
 

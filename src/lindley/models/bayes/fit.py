@@ -25,13 +25,15 @@ Draws come from a Gibbs sampler. With A the axes on which Aᵀ W A = 1 and Aᵀ 
 
 for m sources, S being the scatter of instances around the means of their sources.
 
-Of many sources the sums over θ_i are drawn as a whole, which is as exact and takes no time that grows with m. Of M sources with n
-instances each, D has the rows x̃_i − μ̃ and E rows of standard normal numbers, so that on the axes θ̃_i − μ̃ are the rows of
+Of many sources the sums over θ_i are drawn as a whole, which is as exact and takes no time that grows with m. Of M sources
+with n instances each, D has the rows x̃_i − μ̃ and E rows of standard normal numbers, so that on the axes θ̃_i − μ̃ are the rows of
 D g + E c with g = λn/(1 + nλ) and c² = λ/(1 + nλ). With DᵀD = R Rᵀ,
 
     DᵀE = R Z,   EᵀE = ZᵀZ + Wishart(M − p, 1),   Z (p, p) standard normal,
 
-as an orthonormal basis of D sees as many normal numbers in E, and what is left of E is independent of them. `CHAINS` chains start apart. Where they do
+as an orthonormal basis of D sees as many normal numbers in E, and what is left of E is independent of them.
+
+`CHAINS` chains start apart. Where they do
 not agree after a number of sweeps, by R̂, they run on for twice that number, in up to `ROUNDS` rounds; the last one is kept.
 Directions in which sources hardly differ, λ ≪ 1, are the slow ones. With the chains cut in halves, W the mean variance inside a
 half of n draws and B/n the variance of the halves' means,
