@@ -144,6 +144,7 @@ def _machines(results: Sequence[Result]) -> Table:
         "threads": lambda r: str(r["machine"]["threads"]),
         "memory": lambda r: _gib(r["machine"]["bytes"]),
         "GPU": lambda r: _gpu(r["machine"]["gpu"]),
+        "lindley": lambda r: r["machine"]["lindley"],
         "torch": lambda r: r["machine"]["torch"],
         "NumPy": lambda r: r["machine"]["numpy"],
         "Python": lambda r: r["machine"]["python"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import typer
 import typer.core
 
 from lindley.cli.case import case
-from lindley.cli.console import fail, plain_warnings, say, stderr
+from lindley.cli.console import fail, plain_warnings, say, speak_everywhere, stderr
 from lindley.cli.evaluate import evaluate
 from lindley.cli.experiment import Interrupted, compare, report, run, schema
 from lindley.cli.last_net import unforeseen
@@ -79,10 +78,7 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """Run the command; what a user can mend is told in plain words, with exit status 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
-            # Windows would write another into a pipe, which knows few of our letters
-            stream.reconfigure(encoding="utf-8")
+    speak_everywhere()
     try:
         with plain_warnings():
             app()
