@@ -1,0 +1,422 @@
+"""The queue: one command at a time, in the order in which they were asked for, each a process of its own.
+
+A job is a command line of ``lindley``; what the bench does, a command could have done. Its folder, ``jobs/ID``, holds
+
+    job.json       what it is: the database can be made from these
+    events.jsonl   how far it is, and how it ended, as the command itself writes it (`lindley.cli.events`)
+    output.txt     what it printed
+
+How a job ended is read from the events, and not from the process: a server that was killed and started again finds a process
+that is still at work and waits for it, or sees how it ended meanwhile. One that ended without a word was killed: it is *broken*,
+and can go on where its command can (a run does what is missing in its folder), or start again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from lindley.app.database import Database
+from lindley.settings import option_value
+
+__all__ = ["ACTIVE", "Job", "Limits", "Progress", "Queue", "State", "now", "typed"]
+
+State = Literal["waiting", "running", "done", "failed", "cancelled", "broken"]
+ACTIVE: tuple[State, ...] = ("waiting", "running")
+EVENTS, OUTPUT, JOB = "events.jsonl", "output.txt", "job.json"
+LOOK = 0.2
+"""Seconds between two looks at the process."""
+GRACE = 5.0
+"""Seconds that a process has to end by itself when it is told to."""
+MOST_TOLD = 200
+"""Events of warnings and errors that a page shows."""
+
+
+def now() -> str:
+    """The time here, to the second."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def typed(command: Sequence[str]) -> str:
+    """A command as somebody would type it."""
+    return " ".join(["lindley", *map(option_value, command)])
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one job: more, and it is ended."""
+
+    memory: int = 0  # bytes of the process and those that it started; 0 for three quarters of this machine's
+    hours: float = 48.0
+
+    @property
+    def bytes(self) -> int:
+        """The limit of memory that holds here."""
+        return self.memory or int(psutil.virtual_memory().total * 0.75)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is, as its events tell."""
+
+    doing: str = ""
+    detail: str = ""
+    done: float = 0.0
+    left: float | None = None  # seconds, where that can be told
+    said: tuple[tuple[str, str], ...] = ()  # level and message
+    status: int | None = None
+
+    @property
+    def error(self) -> str:
+        """What the command gave as the reason of its end."""
+        return next((text for level, text in reversed(self.said) if level == "error"), "")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command in the queue."""
+
+    id: int
+    kind: str
+    title: str
+    command: tuple[str, ...]
+    output: str | None
+    about: Mapping[str, Any]
+    state: State
+    said: str
+    added: str
+    started: str | None
+    ended: str | None
+
+    @property
+    def typed(self) -> str:
+        """The command as it can be copied."""
+        return typed(self.command)
+
+    @property
+    def active(self) -> bool:
+        """Whether it waits or is at work."""
+        return self.state in ACTIVE
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Job:
+        """From the database."""
+        return cls(
+            row["id"], row["kind"], row["title"], tuple(json.loads(row["command"])), row["output"],
+            json.loads(row["about"]), row["state"], row["said"], row["added"], row["started"], row["ended"],
+        )  # fmt: skip
+
+
+class Queue:
+    """All jobs of a bench; `start` works on those that wait."""
+
+    def __init__(self, database: Database, folder: Path, limits: Limits | None = None) -> None:
+        self.database = database
+        self.folder = folder
+        self.limits = limits or Limits()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._cancelled: set[int] = set()
+        self._thread: threading.Thread | None = None
+
+    # what pages ask
+
+    def job(self, number: int) -> Job | None:
+        """One job, by its number."""
+        row = self.database.one("SELECT * FROM jobs WHERE id = ?", number)
+        return None if row is None else Job.of(row)
+
+    def jobs(self, *kinds: str) -> list[Job]:
+        """All jobs of some kinds, or all; the latest first."""
+        rows = self.database.all("SELECT * FROM jobs ORDER BY id DESC")
+        return [Job.of(row) for row in rows if not kinds or row["kind"] in kinds]
+
+    def place(self, number: int) -> Path:
+        """The folder of a job."""
+        return self.folder / "jobs" / str(number)
+
+    def progress(self, number: int) -> Progress:
+        """How far a job is."""
+        return read_progress(self.place(number) / EVENTS)
+
+    def printed(self, number: int) -> str:
+        """What a job printed, or the end of it."""
+        with suppress(OSError), open(self.place(number) / OUTPUT, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 100_000))
+            return file.read().decode("utf-8", "replace")
+        return ""
+
+    # what pages do
+
+    def add(
+        self,
+        kind: str,
+        title: str,
+        command: Sequence[str],
+        *,
+        output: str | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Put a command at the end of the queue; one that waits or is at work already is not added again."""
+        text = json.dumps(list(command))
+        with self.database.change() as database:
+            same = database.execute(
+                "SELECT id FROM jobs WHERE command = ? AND state IN ('waiting', 'running')", (text,)
+            ).fetchone()
+            if same is None:
+                values = (kind, title, text, output, json.dumps(dict(about or {})), now())
+                added = database.execute(
+                    "INSERT INTO jobs (kind, title, command, output, about, state, added) "
+                    "VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
+                    values,
+                )
+        number = int(added.lastrowid or 0) if same is None else int(same["id"])
+        self._write(number)
+        self._wake.set()
+        job = self.job(number)
+        assert job is not None
+        return job
+
+    def go_on(self, number: int) -> None:
+        """Do a job that ended before it was done once more: the same command, which uses what is finished."""
+        with self.database.change() as database:
+            database.execute(
+                "UPDATE jobs SET state = 'waiting', said = '', started = NULL, ended = NULL, process = NULL "
+                "WHERE id = ? AND state IN ('failed', 'cancelled', 'broken')",
+                (number,),
+            )
+        self._write(number)
+        self._wake.set()
+
+    def cancel(self, number: int) -> None:
+        """End a job, or take it out of the queue; what it has finished is kept."""
+        with self.database.change() as database:
+            waiting = database.execute(
+                "UPDATE jobs SET state = 'cancelled', ended = ? WHERE id = ? AND state = 'waiting'", (now(), number)
+            )
+        if not waiting.rowcount:
+            self._cancelled.add(number)
+        self._write(number)
+        self._wake.set()
+
+    # the work
+
+    def start(self) -> None:
+        """Work on what waits, in a thread of its own; first on what an earlier server left running."""
+        self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the process that is at work, which can go on later, and the thread."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(2 * GRACE + 5)
+
+    def _work(self) -> None:
+        for row in self.database.all("SELECT * FROM jobs WHERE state = 'running' ORDER BY id"):
+            process = _still_running(row["process"], row["process_started"])
+            self._watch(row["id"], process)
+        while not self._stop.is_set():
+            row = self.database.one("SELECT * FROM jobs WHERE state = 'waiting' ORDER BY id LIMIT 1")
+            if row is None:
+                self._wake.wait(30)
+                self._wake.clear()
+            else:
+                try:
+                    process = self._begin(row)
+                except OSError as error:
+                    self._end(row["id"], "failed", f"The command could not be started: {error.strerror or error}")
+                else:
+                    self._watch(row["id"], process)
+
+    def _begin(self, row: Mapping[str, Any]) -> psutil.Process:
+        place = self.place(row["id"])
+        place.mkdir(parents=True, exist_ok=True)
+        (place / EVENTS).unlink(missing_ok=True)
+        environment = {**os.environ, "LINDLEY_EVENTS": str(place / EVENTS), "PYTHONUTF8": "1", "NO_COLOR": "1"}
+        environment.pop("LINDLEY_LOG", None)  # a page says what is logged
+        separate: dict[str, Any] = {"start_new_session": True}
+        if sys.platform == "win32":
+            separate = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+        with open(place / OUTPUT, "wb") as output:
+            started = psutil.Popen(
+                [sys.executable, "-m", "lindley", *json.loads(row["command"])],
+                cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **separate,
+            )  # fmt: skip
+        with suppress(psutil.Error):  # pages come first
+            started.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
+        with self.database.change() as database:
+            database.execute(
+                "UPDATE jobs SET state = 'running', started = ?, process = ?, process_started = ? WHERE id = ?",
+                (now(), started.pid, started.create_time(), row["id"]),
+            )
+        self._write(row["id"])
+        return started  # type: ignore[no-any-return]
+
+    def _watch(self, number: int, process: psutil.Process | None) -> None:
+        """Wait for a process, within its limits, and write down how it ended."""
+        since = time.time()
+        while process is not None and _alive(process):
+            if number in self._cancelled:
+                _end_tree(process)
+                break
+            if self._stop.is_set():
+                _end_tree(process)
+                self._end(number, "broken", "The program was closed.")
+                return
+            if _memory(process) > self.limits.bytes:
+                _end_tree(process)
+                size = self.limits.bytes / 1e9
+                self._end(number, "failed", f"It needed more than {size:.1f} GB of memory, and was ended.")
+                return
+            if time.time() - since > self.limits.hours * 3600:
+                _end_tree(process)
+                self._end(number, "failed", f"It took more than {self.limits.hours:g} hours, and was ended.")
+                return
+            time.sleep(LOOK)
+        progress = self.progress(number)
+        if progress.status is not None:
+            done = progress.status == 0
+            self._end(number, "done" if done else "failed", "" if done else progress.error)
+        elif number in self._cancelled:
+            self._end(number, "cancelled", "")
+        else:
+            self._end(number, "broken", "It ended without a word: it was killed, or the machine went off.")
+
+    def _end(self, number: int, state: State, said: str) -> None:
+        self._cancelled.discard(number)
+        with self.database.change() as database:
+            database.execute(
+                "UPDATE jobs SET state = ?, said = ?, ended = ?, process = NULL WHERE id = ?",
+                (state, said, now(), number),
+            )
+        self._write(number)
+
+    def _write(self, number: int) -> None:
+        """The job as a file, from which the database can be made again."""
+        from lindley.app.files import write_whole
+
+        row = self.database.one("SELECT * FROM jobs WHERE id = ?", number)
+        place = self.place(number)
+        place.mkdir(parents=True, exist_ok=True)
+        if row is not None:
+            told = {**row, "command": json.loads(row["command"]), "about": json.loads(row["about"])}
+            write_whole(place / JOB, (json.dumps(told, indent=1) + "\n").encode())
+
+    def rebuild(self) -> None:
+        """Fill an empty list of jobs from their folders; those that were at work are looked at by `start`."""
+        for path in sorted((self.folder / "jobs").glob(f"*/{JOB}")):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                row = json.loads(path.read_bytes())
+                row = {**row, "command": json.dumps(row["command"]), "about": json.dumps(row["about"])}
+                Job.of(row)
+                names = ", ".join(COLUMNS)
+                marks = ", ".join("?" for _ in COLUMNS)
+                with self.database.change() as database:
+                    database.execute(
+                        f"INSERT OR IGNORE INTO jobs ({names}) VALUES ({marks})", [row[name] for name in COLUMNS]
+                    )
+
+
+COLUMNS = (
+    "id", "kind", "title", "command", "output", "about", "state", "said", "added", "started", "ended", "process",
+    "process_started",
+)  # fmt: skip
+
+
+def read_progress(path: Path) -> Progress:
+    """What the events of a job tell; a line that is not whole yet is left for later."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return Progress()
+    doing, detail, done, status = "", "", 0.0, None
+    first: tuple[float, float] | None = None
+    last: tuple[float, float] | None = None
+    said: list[tuple[str, str]] = []
+    for event in _events(lines):
+        if "status" in event:
+            status = int(event["status"])
+        elif "said" in event:
+            said.append((str(event.get("level", "")), str(event["said"])))
+        elif "doing" in event:
+            if doing != event["doing"] and float(event["done"]) < done:  # another bar: the report, after the run
+                first = None
+            doing, detail, done = str(event["doing"]), str(event["detail"]), float(event["done"])
+            last = (float(event["time"]), done)
+            first = first or last
+    return Progress(doing, detail, min(max(done, 0.0), 1.0), _left(first, last), tuple(said[-MOST_TOLD:]), status)
+
+
+def _events(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    for line in lines:
+        with suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+
+
+def _left(first: tuple[float, float] | None, last: tuple[float, float] | None) -> float | None:
+    """Seconds, as the share that was done in the time so far tells; nothing from the first moments."""
+    if first is None or last is None or last[1] - first[1] < 0.01 or last[0] - first[0] < 2:
+        return None
+    gone = time.time() - last[0]
+    return max(0.0, (1 - last[1]) * (last[0] - first[0]) / (last[1] - first[1]) - gone)
+
+
+def _alive(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        if isinstance(process, psutil.Popen) and process.poll() is not None:
+            return False
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _still_running(number: int | None, started: float | None) -> psutil.Process | None:
+    """The process with this number, if it is the one that was started then, and not a later one."""
+    with suppress(psutil.Error, TypeError):
+        process = psutil.Process(number)
+        if number is not None and abs(process.create_time() - float(started or 0)) < 2:
+            return process
+    return None
+
+
+def _tree(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return [*process.children(recursive=True), process]
+    return [process]
+
+
+def _memory(process: psutil.Process) -> int:
+    total = 0
+    for each in _tree(process):
+        with suppress(psutil.Error):
+            total += each.memory_info().rss
+    return total
+
+
+def _end_tree(process: psutil.Process) -> None:
+    """Ask the process and all that it started to end; what has not after a while is killed."""
+    every = _tree(process)
+    for each in every:
+        with suppress(psutil.Error):
+            each.terminate()
+    _, left = psutil.wait_procs(every, timeout=GRACE)
+    for each in left:
+        with suppress(psutil.Error):
+            each.kill()
+    psutil.wait_procs(left, timeout=GRACE)

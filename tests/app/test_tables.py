@@ -1,0 +1,56 @@
+"""The page of a table: what was recognised, every finding at its cell, and columns that are given their parts."""
+
+from __future__ import annotations
+
+import re
+
+from lindley.app.look import look
+from tests.app.conftest import Client, csv_bytes, glass, workbook
+
+
+def test_a_table_with_a_title_and_units_is_sent_and_shown(client: Client) -> None:
+    rows = [["Glass of 2026"], glass()[0], ["", "mg/kg", "mg/kg", "mg/kg"], *glass()[1:]]
+    number = client.upload("glass.xlsx", workbook(rows))
+    shown = client.get(f"/tables/{number}").text
+    assert "This table cannot be used as it is." in shown  # nobody said which column is the source
+    assert re.search(r'<tr class="above"><th[^>]*>1 ', shown)
+    assert re.search(r'<tr class="header"><th[^>]*>2 ', shown)
+    assert re.search(r'<tr class="units"><th[^>]*>3 ', shown)
+    assert "K39 [mg/kg]" in shown
+
+
+def test_a_click_on_a_column_is_checked_at_once_and_can_be_kept(client: Client) -> None:
+    number = client.upload("glass.csv", csv_bytes(glass()))
+    fields = {f"name-{k}": name for k, name in enumerate(glass()[0])}
+    parts = {"part-0": "source", "part-1": "feature", "part-2": "feature", "part-3": "ignore"}
+    answer = client.post(
+        f"/tables/{number}/reading",
+        data={"changed": "0", "header_found": "", **fields, **parts},
+        headers={"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf, "HX-Request": "true"},
+    )
+    assert "This table can be used." in answer.text
+    assert "<html" not in answer.text
+    assert "lindley check" in answer.text
+    assert "--source-column item --ignore-columns Mn55" in answer.text
+    stored = client.bench.table(number)
+    assert stored is not None
+    assert client.submit(f"/tables/{number}/keep").status_code == 303
+    kept = client.bench.path(stored.relative).with_name("lindley.yaml").read_text()
+    assert "source_column: item\nignore_columns: [Mn55]\n" in kept
+    again = client.get(f"/tables/{number}").text
+    assert "This table can be used." in again
+    assert "Kept in lindley.yaml" in again
+
+
+def test_a_finding_stands_in_its_cell_as_text_and_rows_without_one_are_left_out(tmp_path) -> None:
+    rows = glass(sources=40)
+    rows[100][2] = "x"
+    path = tmp_path / "glass.csv"
+    path.write_bytes(csv_bytes(rows))
+    seen = look(str(path), {"source_column": "item"})
+    assert not seen["usable"]
+    marked = [(row["number"], at) for row in seen["rows"] for at, cell in enumerate(row["cells"]) if cell["findings"]]
+    assert marked == [(101, 2)]
+    assert len(seen["rows"]) == 14  # the header, twelve rows, and the one with a finding
+    assert seen["rows"][-1]["skipped"] == 87
+    assert seen["left"] == 20
