@@ -43,7 +43,7 @@ pages, cookies or answers of the bench, and may send nothing. Its own policy, by
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers call the origin of our own forms null
     "Cache-Control": "no-store",
     "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -53,7 +53,8 @@ HEADERS = {
 LONGEST_ADDRESS = 4000
 """Letters of a path and its query."""
 GREETING = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>lindley</title><meta http-equiv="refresh" content="0; url=/"></head>
+<html lang="en"><head><meta charset="utf-8"><title>lindley</title>
+<link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/"></head>
 <body><p><a href="/">lindley</a></p></body></html>
 """
 """Leads on to the bench. A redirection would not do: a browser that came from elsewhere keeps a strict cookie back on it."""

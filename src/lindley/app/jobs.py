@@ -36,6 +36,7 @@ __all__ = ["ACTIVE", "Job", "Limits", "Progress", "Queue", "State", "now", "type
 State = Literal["waiting", "running", "done", "failed", "cancelled", "broken"]
 ACTIVE: tuple[State, ...] = ("waiting", "running")
 EVENTS, OUTPUT, JOB = "events.jsonl", "output.txt", "job.json"
+PROGRAM = (sys.executable, "-m", "lindley")
 LOOK = 0.2
 """Seconds between two looks at the process."""
 GRACE = 5.0
@@ -237,11 +238,10 @@ class Queue:
                 self._wake.clear()
             else:
                 try:
-                    process = self._begin(row)
-                except OSError as error:
-                    self._end(row["id"], "failed", f"The command could not be started: {error.strerror or error}")
-                else:
-                    self._watch(row["id"], process)
+                    self._watch(row["id"], self._begin(row))
+                except Exception as error:  # the others in the queue have nothing to do with it
+                    reason = getattr(error, "strerror", None) or type(error).__name__
+                    self._end(row["id"], "failed", f"The command could not be started, or not be watched: {reason}.")
 
     def _begin(self, row: Mapping[str, Any]) -> psutil.Process:
         place = self.place(row["id"])
@@ -254,7 +254,7 @@ class Queue:
             separate = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
         with open(place / OUTPUT, "wb") as output:
             started = psutil.Popen(
-                [sys.executable, "-m", "lindley", *json.loads(row["command"])],
+                [*PROGRAM, *json.loads(row["command"])],
                 cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **separate,
             )  # fmt: skip
         with suppress(psutil.Error):  # pages come first
@@ -294,6 +294,8 @@ class Queue:
             self._end(number, "done" if done else "failed", "" if done else progress.error)
         elif number in self._cancelled:
             self._end(number, "cancelled", "")
+        elif isinstance(process, psutil.Popen) and (process.returncode or 0) > 0 and sys.platform != "win32":
+            self._end(number, "failed", f"The command could not be started: see what was printed ({process.returncode}).")
         else:
             self._end(number, "broken", "It ended without a word: it was killed, or the machine went off.")
 
@@ -420,3 +422,5 @@ def _end_tree(process: psutil.Process) -> None:
         with suppress(psutil.Error):
             each.kill()
     psutil.wait_procs(left, timeout=GRACE)
+    if isinstance(process, psutil.Popen):
+        process.poll()

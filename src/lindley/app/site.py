@@ -89,7 +89,7 @@ async def _static(request: Request) -> Response:
 
 @cache
 def _static_file(name: str) -> bytes:
-    own = files("lindley.app").joinpath("static", name).read_bytes()
+    own = files("lindley.app").joinpath("static").joinpath(name).read_bytes()
     if name == "style.css":  # the reports' style sheet, and what pages have beside it
         return files("lindley.pages").joinpath(name).read_bytes() + b"\n" + own
     return own
