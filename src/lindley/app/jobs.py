@@ -7,8 +7,8 @@ A job is a command line of ``lindley``; what the bench does, a command could hav
     output.txt     what it printed
 
 How a job ended is read from the events, and not from the process: a server that was killed and started again finds a process
-that is still at work and waits for it, or sees how it ended meanwhile. One that ended without a word was killed: it is *broken*,
-and can go on where its command can (a run does what is missing in its folder), or start again.
+that is still at work and waits for it, or sees how it ended meanwhile. One that ended without a word was killed: it is
+*broken*, and can go on where its command can (a run does what is missing in its folder), or start again.
 """
 
 from __future__ import annotations
@@ -232,16 +232,18 @@ class Queue:
             process = _still_running(row["process"], row["process_started"])
             self._watch(row["id"], process)
         while not self._stop.is_set():
-            row = self.database.one("SELECT * FROM jobs WHERE state = 'waiting' ORDER BY id LIMIT 1")
-            if row is None:
+            waiting = self.database.one("SELECT * FROM jobs WHERE state = 'waiting' ORDER BY id LIMIT 1")
+            if waiting is None:
                 self._wake.wait(30)
                 self._wake.clear()
             else:
                 try:
-                    self._watch(row["id"], self._begin(row))
+                    self._watch(waiting["id"], self._begin(waiting))
                 except Exception as error:  # the others in the queue have nothing to do with it
                     reason = getattr(error, "strerror", None) or type(error).__name__
-                    self._end(row["id"], "failed", f"The command could not be started, or not be watched: {reason}.")
+                    self._end(
+                        waiting["id"], "failed", f"The command could not be started, or not be watched: {reason}."
+                    )
 
     def _begin(self, row: Mapping[str, Any]) -> psutil.Process:
         place = self.place(row["id"])
@@ -265,7 +267,7 @@ class Queue:
                 (now(), started.pid, started.create_time(), row["id"]),
             )
         self._write(row["id"])
-        return started  # type: ignore[no-any-return]
+        return started
 
     def _watch(self, number: int, process: psutil.Process | None) -> None:
         """Wait for a process, within its limits, and write down how it ended."""
@@ -295,7 +297,9 @@ class Queue:
         elif number in self._cancelled:
             self._end(number, "cancelled", "")
         elif isinstance(process, psutil.Popen) and (process.returncode or 0) > 0 and sys.platform != "win32":
-            self._end(number, "failed", f"The command could not be started: see what was printed ({process.returncode}).")
+            self._end(
+                number, "failed", f"The command could not be started: see what was printed ({process.returncode})."
+            )
         else:
             self._end(number, "broken", "It ended without a word: it was killed, or the machine went off.")
 

@@ -53,7 +53,7 @@ def _look(path: Path, reading: Mapping[str, Any], purpose: Purpose) -> dict[str,
     except TableError as error:
         findings = error.findings
     sheets: dict[str, bool] = {}
-    chosen, rows = "", []
+    chosen, rows = "", list[Row]()
     with suppress(TableError):
         sheets, chosen, rows = file_rows(path, described.sheet, described.header_row)
     header, parts = _header(path.name, rows, described), {}
@@ -132,7 +132,9 @@ def _columns(rows: Sequence[Row], header: int | None, parts: Mapping[str, str]) 
         name = " ".join(str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).split())
         known = name if name in parts else plain.get(split_unit(name)[0], name)
         unit = split_unit(known)[1]
-        columns.append({"place": place, "name": visible(known), "unit": unit, "part": parts.get(known, ""), "key": known})
+        columns.append(
+            {"place": place, "name": visible(known), "unit": unit, "part": parts.get(known, ""), "key": known}
+        )
     return columns
 
 

@@ -1,11 +1,11 @@
 """A process that reads files for the server: tables of strangers, headers of systems. The server itself opens none of them.
 
-A table can be large, slow to read, or made to do harm: so the server stays quick and small, and a process that hangs or fills the
-memory is ended, and started again for the next question. It lives on between questions, as a table is read again with every
-click, and it never loads torch.
+A table can be large, slow to read, or made to do harm: so the server stays quick and small, and a process that hangs or fills
+the memory is ended, and started again for the next question. It lives on between questions, as a table is read again with
+every click, and it never loads torch.
 
-Questions and answers are lines of JSON. `ANSWERS` are the questions that it knows: ``module:function``; arguments and results are
-what JSON can hold.
+Questions and answers are lines of JSON. `ANSWERS` are the questions that it knows: ``module:function``; arguments and results
+are what JSON can hold.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Reader:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            flags: dict[str, Any] = {"creationflags": subprocess.CREATE_NO_WINDOW} if sys.platform == "win32" else {}
+            flags: dict[str, Any] = {}
+            if sys.platform == "win32":
+                flags["creationflags"] = subprocess.CREATE_NO_WINDOW
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "lindley.app.reader"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -86,7 +86,9 @@ def _listening(port: int | None) -> socket.socket:
             listening.close()
             if port is not None:
                 reason = getattr(error, "strerror", None) or error
-                raise LindleyError(f"--port {port} cannot be used ({reason}). Give another, or leave it out.") from error
+                raise LindleyError(
+                    f"--port {port} cannot be used ({reason}). Give another, or leave it out."
+                ) from error
             continue
         return listening
     raise LindleyError("No port of this machine can be used.")

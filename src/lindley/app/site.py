@@ -61,7 +61,9 @@ def page(request: Request, template: str, status: int = 200, **content: Any) -> 
     from lindley.app.pages import NAVIGATION
 
     return HTMLResponse(
-        part(request, template, navigation=NAVIGATION, version=__version__, **content), status, headers={"Vary": "Cookie"}
+        part(request, template, navigation=NAVIGATION, version=__version__, **content),
+        status,
+        headers={"Vary": "Cookie"},
     )
 
 

@@ -1,8 +1,8 @@
 """The words of the pages: English in the templates, and what ``dutch.yaml`` has for it.
 
-Whatever a page says goes through `Words.__call__`, in templates by the name ``t``: ``{{ t("{n} sources", n=12) }}``. The English
-sentence is the key. Names and numbers stand between braces, and are put in after translation; what users wrote is never
-translated and is escaped like everything else on a page.
+Whatever a page says goes through `Words.__call__`, in templates by the name ``t``: ``{{ t("{n} sources", n=12) }}``. The
+English sentence is the key. Names and numbers stand between braces, and are put in after translation; what users wrote is
+never translated and is escaped like everything else on a page.
 """
 
 from __future__ import annotations

@@ -23,11 +23,10 @@ def app(
         ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="The port to listen on. Default: 8760, or another that is free.")
+        int | None,
+        typer.Option(min=1, max=65535, help="The port to listen on. Default: 8760, or another that is free."),
     ] = None,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-    ] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
     job_memory: Annotated[
         float | None,
         typer.Option(

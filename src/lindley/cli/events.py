@@ -1,8 +1,8 @@
 """How far a command is, for another program: lines of JSON at the end of the file that LINDLEY_EVENTS names.
 
-A line tells what is being done (``doing``, ``detail``, ``done`` from 0 to 1), what was said on the way (``level``, ``said``), or
-how the command ended (``status``). A command that was killed leaves no ``status``. `lindley.app` shows them; without the variable
-nothing is written.
+A line tells what is being done (``doing``, ``detail``, ``done`` from 0 to 1), what was said on the way (``level``, ``said``),
+or how the command ended (``status``). A command that was killed leaves no ``status``. `lindley.app` shows them; without the
+variable nothing is written.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def rows_of_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[
     states, chosen, read, _ = _opened(file, data, sheet)
     width = max((place for cells in read.cells.values() for place in cells), default=0)
     _require_room(file, len(read.cells), width)
-    rows = [(row, [read.cells[row].get(place + 1) for place in range(width)]) for row in sorted(read.cells)]
+    rows: list[Row] = [(row, [read.cells[row].get(place + 1) for place in range(width)]) for row in sorted(read.cells)]
     return {name: state == "visible" for name, state in states.items()}, chosen, rows
 
 

@@ -50,7 +50,9 @@ def options_of(reading: dict[str, Any]) -> list[str]:
     for name, value in reading.items():
         given.append(f"--{name.replace('_', '-')}")
         if isinstance(value, list):
-            given.append(",".join('"' + each.replace('"', '""') + '"' if set(each) & set(',"') else each for each in value))
+            given.append(
+                ",".join('"' + each.replace('"', '""') + '"' if set(each) & set(',"') else each for each in value)
+            )
         elif value is not True:
             given.append(str(value))
     return given
