@@ -30,7 +30,9 @@ To add a page:
    ended.
 4. Questions about files: a function in a module of its own (as in ``look.py``: plain data in, plain data out, `LindleyError`
    for what a user can mend), by name in ``reader.ANSWERS``.
-5. Tables of the database of your own: another text of ``CREATE TABLE IF NOT EXISTS`` in ``database.SCHEMA``, at its end.
-6. Tests: ``tests/app/conftest.py`` has ``client`` (in this process: ``client.get``, ``client.submit(path, field=…)``,
+5. A report: ``Route(…, lambda …: report(bench.path(job.output) / "report.html"))`` and ``{{ frame(t, address, title) }}`` of
+   ``parts.html``: reports have scripts of their own, and run in a sandbox.
+6. Tables of the database of your own: another text of ``CREATE TABLE IF NOT EXISTS`` in ``database.SCHEMA``, at its end.
+7. Tests: ``tests/app/conftest.py`` has ``client`` (in this process: ``client.get``, ``client.submit(path, field=…)``,
    ``client.upload(name, bytes)``, ``client.bench``) and ``start`` with ``Watched`` (the real thing, in Chromium).
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
+from lindley.experiment.config import DataConfig, load_experiment
 from lindley.experiment.profile import profile_beside, profile_text
 from lindley.settings import speaking
 from lindley.shown import visible
@@ -21,10 +21,11 @@ from lindley.table.columns import Purpose
 from lindley.table.findings import Finding, TableError
 from lindley.table.header import Row, find_header
 from lindley.table.read import column_parts, file_rows
+from lindley.table.splits import make_split
 from lindley.table.table import Table, write_atomically
 from lindley.table.units import split_unit
 
-__all__ = ["keep", "look"]
+__all__ = ["keep", "look", "plan"]
 
 FIRST = 12
 """Rows that are always shown."""
@@ -87,6 +88,20 @@ def keep(path: str, reading: Mapping[str, Any]) -> str:
     text = profile_text(options)
     write_atomically(place, text.encode("utf-8"))
     return text
+
+
+def plan(path: str, reading: Mapping[str, Any], models: Sequence[str], splits: int, seed: int) -> dict[str, Any]:
+    """What a run would be, or why it cannot be: told before it waits in the queue."""
+    with speaking("shell"):
+        overrides: dict[str, dict[str, Any]] = {
+            "data": {"data": path, **_tuples(reading)},
+            "protocol": {"splits": splits, "seed": seed},
+            "experiment": {"models": list(models)},
+        }
+        experiment = load_experiment("demo", overrides)
+        table = experiment.data.with_profile().load()
+        make_split(table, experiment.protocol, 0)
+        return {"name": table.name, "sources": len(table.sources), "rows": list(experiment.rows)}
 
 
 def _tuples(reading: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ __all__ = ["ANSWERS", "Reader", "answer"]
 ANSWERS = {
     "look": "lindley.app.look:look",
     "keep": "lindley.app.look:keep",
+    "plan": "lindley.app.look:plan",
 }
 """Questions by name. Whoever adds a page adds its own here."""
 PATIENCE = 120.0

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -17,12 +18,13 @@ from starlette.routing import Route
 
 from lindley.app.bench import Bench
 from lindley.app.forms import Form, new_key, post
+from lindley.app.guard import REPORT_POLICY
 from lindley.app.words import LANGUAGES, Words
 from lindley.errors import LindleyError
 from lindley.shown import visible
 from lindley.version import __version__
 
-__all__ = ["make_site", "page", "part", "words"]
+__all__ = ["make_site", "page", "part", "report", "words"]
 
 LANGUAGE = "lindley-language"
 """The cookie that keeps the language."""
@@ -80,6 +82,22 @@ def part(request: Request, template: str, **content: Any) -> str:
         "problem": "",
     }
     return _environment().get_template(template).render({**shared, **content})
+
+
+def report(path: Path) -> Response:
+    """A report that a command wrote, to be shown in a frame (``frame`` of parts.html): a page that runs as a stranger.
+
+    It comes from a file of somebody's data, and has scripts of its own (`lindley.app.guard.REPORT_POLICY`).
+    """
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise HTTPException(404) from None
+    return Response(
+        content,
+        media_type="text/html",
+        headers={"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"},
+    )
 
 
 async def _static(request: Request) -> Response:
