@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import unicodedata
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write beside the path, and rename: a power cut leaves the old file or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.part")
     try:
         with open(beside, "wb") as file:
             file.write(data)

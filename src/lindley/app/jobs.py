@@ -29,6 +29,7 @@ from typing import Any, Literal
 import psutil
 
 from lindley.app.database import Database
+from lindley.app.files import write_whole
 from lindley.settings import option_value
 
 __all__ = ["ACTIVE", "Job", "Limits", "Progress", "Queue", "State", "now", "typed"]
@@ -129,6 +130,7 @@ class Queue:
         self.limits = limits or Limits()
         self._wake = threading.Event()
         self._stop = threading.Event()
+        self._writing = threading.Lock()
         self._cancelled: set[int] = set()
         self._thread: threading.Thread | None = None
 
@@ -314,14 +316,13 @@ class Queue:
 
     def _write(self, number: int) -> None:
         """The job as a file, from which the database can be made again."""
-        from lindley.app.files import write_whole
-
-        row = self.database.one("SELECT * FROM jobs WHERE id = ?", number)
         place = self.place(number)
-        place.mkdir(parents=True, exist_ok=True)
-        if row is not None:
-            told = {**row, "command": json.loads(row["command"]), "about": json.loads(row["about"])}
-            write_whole(place / JOB, (json.dumps(told, indent=1) + "\n").encode())
+        with self._writing:  # the last to come has the latest state
+            row = self.database.one("SELECT * FROM jobs WHERE id = ?", number)
+            if row is not None:
+                place.mkdir(parents=True, exist_ok=True)
+                told = {**row, "command": json.loads(row["command"]), "about": json.loads(row["about"])}
+                write_whole(place / JOB, (json.dumps(told, indent=1) + "\n").encode())
 
     def rebuild(self) -> None:
         """Fill an empty list of jobs from their folders; those that were at work are looked at by `start`."""
