@@ -14,7 +14,7 @@ import pytest
 
 from lindley.app import jobs
 from lindley.app.database import Database
-from lindley.app.jobs import Job, Limits, Queue, read_progress
+from lindley.app.jobs import Events, Job, Limits, Queue
 from tests.app.conftest import Client
 
 SLEEPER = """
@@ -155,11 +155,19 @@ def test_jobs_are_found_again_without_the_database(queue: Queue, tmp_path: Path)
     other.database.close()
 
 
-def test_progress_leaves_a_line_that_is_not_whole(tmp_path: Path) -> None:
+def test_progress_leaves_a_line_that_is_not_whole_and_forgets_a_file_that_is_new(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    path.write_text('{"time": 100, "doing": "a", "detail": "", "done": 0.1}\nnonsense\n[1]\n{"time": 110, "doi')
-    progress = read_progress(path)
-    assert (progress.doing, progress.done, progress.status) == ("a", 0.1, None)
+    events = Events(path)
+    assert events.progress().doing == ""
+    path.write_text(
+        '{"time": 100, "doing": "a", "detail": "", "done": 0.1}\nnonsense\n[1]\n{"done": []}\n{"time": 110, "doi'
+    )
+    assert (events.progress().doing, events.progress().done, events.progress().status) == ("a", 0.1, None)
+    with open(path, "a") as file:
+        file.write('ng": "b", "detail": "c", "done": 0.2}\n{"time": 111, "status": 0}\n')
+    assert (events.progress().doing, events.progress().detail, events.progress().status) == ("b", "c", 0)
+    path.write_text('{"time": 100, "doing": "anew", "detail": "", "done": 7}\n')
+    assert (events.progress().doing, events.progress().done, events.progress().status) == ("anew", 1.0, None)
 
 
 def test_a_page_tells_of_progress_as_it_comes(make_client: Callable[..., Client], queue: Queue) -> None:

@@ -16,7 +16,7 @@ import asyncio
 import hashlib
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,14 @@ class Stored:
 class Bench:
     """What all pages share: ``request.app.state.bench``."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None, reader: Reader | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        reader: Reader | None = None,
+        unforeseen: Callable[[Exception], str] = lambda error: type(error).__name__,
+    ) -> None:
+        self.unforeseen = unforeseen  # what is said of an error that nobody has words for
         self.folder = folder.resolve()
         for name in FOLDERS:
             (self.folder / name).mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +33,7 @@ from lindley.app.database import Database
 from lindley.app.files import write_whole
 from lindley.settings import option_value
 
-__all__ = ["ACTIVE", "Job", "Limits", "Progress", "Queue", "State", "now", "typed"]
+__all__ = ["ACTIVE", "Events", "Job", "Limits", "Progress", "Queue", "State", "now", "typed"]
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "broken"]
 ACTIVE: tuple[State, ...] = ("waiting", "running")
@@ -132,6 +133,7 @@ class Queue:
         self._stop = threading.Event()
         self._writing = threading.Lock()
         self._cancelled: set[int] = set()
+        self._events: dict[int, Events] = {}
         self._thread: threading.Thread | None = None
 
     # what pages ask
@@ -152,7 +154,7 @@ class Queue:
 
     def progress(self, number: int) -> Progress:
         """How far a job is."""
-        return read_progress(self.place(number) / EVENTS)
+        return self._events.setdefault(number, Events(self.place(number) / EVENTS)).progress()
 
     def printed(self, number: int) -> str:
         """What a job printed, or the end of it."""
@@ -251,6 +253,7 @@ class Queue:
         place = self.place(row["id"])
         place.mkdir(parents=True, exist_ok=True)
         (place / EVENTS).unlink(missing_ok=True)
+        self._events.pop(row["id"], None)
         environment = {**os.environ, "LINDLEY_EVENTS": str(place / EVENTS), "PYTHONUTF8": "1", "NO_COLOR": "1"}
         environment.pop("LINDLEY_LOG", None)  # a page says what is logged
         separate: dict[str, Any] = {"start_new_session": True}
@@ -345,36 +348,62 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def read_progress(path: Path) -> Progress:
-    """What the events of a job tell; a line that is not whole yet is left for later."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError:
-        return Progress()
-    doing, detail, done, status = "", "", 0.0, None
-    first: tuple[float, float] | None = None
-    last: tuple[float, float] | None = None
-    said: list[tuple[str, str]] = []
-    for event in _events(lines):
+class Events:
+    """The events of a job, of which only what is new is read; a line that is not whole yet is left for later."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = 0  # bytes
+        self._doing, self._detail, self._done = "", "", 0.0
+        self._status: int | None = None
+        self._said: deque[tuple[str, str]] = deque(maxlen=MOST_TOLD)
+        self._first: tuple[float, float] | None = None
+        self._last: tuple[float, float] | None = None
+
+    def progress(self) -> Progress:
+        """What they tell now."""
+        with self._lock:
+            self._catch_up()
+            left = _left(self._first, self._last)
+            return Progress(self._doing, self._detail, self._done, left, tuple(self._said), self._status)
+
+    def _catch_up(self) -> None:
+        try:
+            size = self.path.stat().st_size
+            if size < self._read:  # a job that was started anew
+                self._forget()
+            if size == self._read:
+                return
+            with open(self.path, "rb") as file:
+                file.seek(self._read)
+                new = file.read()
+        except OSError:
+            self._forget()
+            return
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            with suppress(ValueError, TypeError, KeyError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
         if "status" in event:
-            status = int(event["status"])
+            self._status = int(event["status"])
         elif "said" in event:
-            said.append((str(event.get("level", "")), str(event["said"])))
+            self._said.append((str(event.get("level", "")), str(event["said"])))
         elif "doing" in event:
-            if doing != event["doing"] and float(event["done"]) < done:  # another bar: the report, after the run
-                first = None
-            doing, detail, done = str(event["doing"]), str(event["detail"]), float(event["done"])
-            last = (float(event["time"]), done)
-            first = first or last
-    return Progress(doing, detail, min(max(done, 0.0), 1.0), _left(first, last), tuple(said[-MOST_TOLD:]), status)
-
-
-def _events(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
-    for line in lines:
-        with suppress(ValueError):
-            event = json.loads(line)
-            if isinstance(event, dict):
-                yield event
+            done, at = min(max(float(event["done"]), 0.0), 1.0), float(event["time"])
+            if done < self._done:  # another bar: the report, after the run
+                self._first = None
+            self._doing, self._detail, self._done = str(event["doing"]), str(event["detail"]), done
+            self._last = (at, done)
+            self._first = self._first or self._last
 
 
 def _left(first: tuple[float, float] | None, last: tuple[float, float] | None) -> float | None:

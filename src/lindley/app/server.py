@@ -43,11 +43,12 @@ def serve(
     browser: bool = True,
     limits: Limits | None = None,
     say: Callable[[str], None] = print,
+    unforeseen: Callable[[Exception], str] = lambda error: type(error).__name__,
 ) -> None:
     """Answer until somebody ends it."""
     with _listening(port) as listening:
         bound = int(listening.getsockname()[1])
-        guard = guarded(Bench(folder, limits, Reader()), bound)
+        guard = guarded(Bench(folder, limits, Reader(), unforeseen), bound)
         address = f"http://127.0.0.1:{bound}/?token={guard.token}"
         config = uvicorn.Config(
             guard, log_level="critical", access_log=False, lifespan="on", server_header=False, date_header=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from functools import cache
 from importlib.resources import files
@@ -28,6 +29,8 @@ __all__ = ["make_site", "page", "part", "report", "words"]
 
 LANGUAGE = "lindley-language"
 """The cookie that keeps the language."""
+WARM_AFTER = 1.0
+"""Seconds from the start: the first page has the machine for itself."""
 STATIC = {
     "style.css": "text/css",
     "app.js": "text/javascript",
@@ -135,8 +138,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    said = words(request)("Something went wrong that nobody foresaw ({kind}).", kind=type(error).__name__)
-    return page(request, "refused.html", 500, problem=said)
+    return page(request, "refused.html", 500, problem=request.app.state.bench.unforeseen(error))
 
 
 def make_site(bench: Bench) -> Starlette:
@@ -146,10 +148,13 @@ def make_site(bench: Bench) -> Starlette:
     @contextlib.asynccontextmanager
     async def at_work(site: Starlette) -> AsyncIterator[None]:
         bench.queue.start()
-        bench.reader.warm()
+        soon = threading.Timer(WARM_AFTER, bench.reader.warm)
+        soon.daemon = True
+        soon.start()
         try:
             yield
         finally:
+            soon.cancel()
             bench.close()
 
     site = Starlette(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lindley.cli.console import say
+from lindley.cli.last_net import unforeseen
 from lindley.errors import LindleyError
 
 __all__ = ["app"]
@@ -58,4 +59,5 @@ def app(
         raise LindleyError(
             f"--folder {place} cannot be made ({error.strerror or error}). Name one that you may write to."
         ) from error
-    serve(place, port, browser=not no_browser, limits=Limits(int((job_memory or 0) * 1e9), job_hours), say=say)
+    limits = Limits(int((job_memory or 0) * 1e9), job_hours)
+    serve(place, port, browser=not no_browser, limits=limits, say=say, unforeseen=unforeseen)

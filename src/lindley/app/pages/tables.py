@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -67,7 +68,8 @@ async def send(request: Request, form: Form) -> str:
     files = form.files("file")
     if not files:
         raise LindleyError(words(request)("Choose a file first."))
-    stored = [request.app.state.bench.store(file.filename or "", file.file) for file in files]
+    bench = request.app.state.bench
+    stored = [await asyncio.to_thread(bench.store, file.filename or "", file.file) for file in files]
     return f"/tables/{stored[0].id}"
 
 

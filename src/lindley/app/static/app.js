@@ -54,6 +54,10 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   /* a refusal is shown where the answer would have been */
   if (event.detail.xhr.status >= 400) { event.detail.shouldSwap = true; event.detail.isError = false; }
 });
+document.addEventListener("change", (event) => {
+  /* of two columns that play one part, the one that was changed last keeps it */
+  if (event.target.matches("select.part")) event.target.form.elements.changed.value = event.target.dataset.place;
+}, true);
 document.addEventListener("submit", (event) => {
   /* one click is enough: a form that is sent again gets the same answer, and the button says so */
   const button = event.submitter;
