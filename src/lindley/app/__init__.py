@@ -18,9 +18,10 @@ them is a job (`Queue.add`: a command line) or a question to the reader (``await
 To add a page:
 
 1. ``pages/NAME.py`` with ``ROUTES``: ``Route(path, show)`` for what is shown, ``post(path, act)`` for what is done (never a
-   bare Route with POST: a test looks). ``show`` ends in ``page(request, "NAME.html", …)``; ``act`` takes the request and a
-   `Form`, and gives back the address of the page that follows. Ids in addresses are ``{id:int}``, and are looked up; no path,
-   no name of a file comes from a request. Add the module to ROUTES and NAVIGATION in ``pages/__init__.py``.
+   bare Route with POST: a test looks; ``once=False`` for a choice that may be made again). ``show`` ends in ``page(request,
+   "NAME.html", …)``; ``act`` takes the request and a `Form`, and gives back the address of the page that follows. Ids in
+   addresses are ``{id:int}``, and are looked up; no path, no name of a file comes from a request. Add the module to ROUTES
+   and NAVIGATION in ``pages/__init__.py``.
 2. ``templates/NAME.html``, which extends ``base.html``. Every word through ``t("English sentence with {n}", n=…)``, its Dutch
    in ``dutch.yaml``. A form: ``{{ hidden(csrf, new_key()) }}`` of ``parts.html``, a label for every input. Names from users
    are shown with ``{{ own(name) }}``; nothing of theirs is ever marked ``|safe``.

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from weakref import WeakValueDictionary
 
 from lindley.app.database import Database
 from lindley.app.files import plain_file_name
@@ -68,7 +69,7 @@ class Bench:
         self.database = Database(self.folder / "bench.sqlite")
         self.queue = Queue(self.database, self.folder, limits)
         self.reader = reader or Reader()
-        self.sending: dict[str, asyncio.Lock] = {}
+        self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
         self.rebuild()
 
     def rebuild(self) -> None:

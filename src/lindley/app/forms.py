@@ -68,10 +68,14 @@ def new_key() -> str:
     return secrets.token_urlsafe(18)
 
 
-def post(path: str, act: Callable[[Request, Form], Awaitable[Response | str]], name: str | None = None) -> Route:
-    """A route that takes a form; ``act`` answers with the address of the page that follows, or with a part of a page.
+Act = Callable[[Request, Form], Awaitable[Response | str]]
+"""Does what a form asks for: the address of the page that follows, or an answer of its own where nothing was done."""
 
-    Only where an address follows is the form done once: a part of a page changes nothing that could happen twice.
+
+def post(path: str, act: Act, *, once: bool = True) -> Route:
+    """A route that takes a form, and leads on to the address that ``act`` gives.
+
+    Not ``once`` is for a form that may well be done again, such as a choice: it needs no key.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -80,22 +84,23 @@ def post(path: str, act: Callable[[Request, Form], Awaitable[Response | str]], n
             given = request.headers.get("x-csrf") or data.get("csrf")
             if not isinstance(given, str) or not hmac.compare_digest(given.encode(), request.state.csrf.encode()):
                 raise HTTPException(403, "This form is of another session. Open the page anew, and send it again.")
-            return await _once(request, Form(data), act)
+            if once:
+                return await _once(request, Form(data), act)
+            answer = await act(request, Form(data))
+            return _follow(request, answer) if isinstance(answer, str) else answer
         finally:
             await data.close()
 
     endpoint.takes_form = True  # type: ignore[attr-defined]
-    return Route(path, endpoint, methods=["POST"], name=name)
+    return Route(path, endpoint, methods=["POST"])
 
 
-async def _once(request: Request, form: Form, act: Callable[[Request, Form], Awaitable[Response | str]]) -> Response:
+async def _once(request: Request, form: Form, act: Act) -> Response:
+    """Do it, or lead to where it led before; who comes meanwhile waits for the first."""
     bench = request.app.state.bench
     key = form.text("once")
     if not _KEY.fullmatch(key):
-        answer = await act(request, form)
-        if isinstance(answer, str):
-            raise HTTPException(400, "This form lacks its key. Open the page anew, and send it again.")
-        return answer
+        raise HTTPException(400, "This form lacks its key. Open the page anew, and send it again.")
     async with bench.sending.setdefault(key, asyncio.Lock()):
         before = bench.database.one("SELECT place FROM once WHERE key = ?", key)
         if before is not None:
@@ -105,7 +110,6 @@ async def _once(request: Request, form: Form, act: Callable[[Request, Form], Awa
             return answer
         with bench.database.change() as database:
             database.execute("INSERT INTO once VALUES (?, ?, ?)", (key, answer, time.time()))
-        bench.sending.pop(key, None)
         return _follow(request, answer)
 
 

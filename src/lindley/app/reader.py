@@ -79,6 +79,7 @@ class Reader:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
+            self._end()
             flags: dict[str, Any] = {}
             if sys.platform == "win32":
                 flags["creationflags"] = subprocess.CREATE_NO_WINDOW

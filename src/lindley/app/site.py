@@ -160,7 +160,7 @@ def make_site(bench: Bench) -> Starlette:
     site = Starlette(
         routes=[
             Route("/static/{name}", _static),
-            post("/language", _choose_language),
+            post("/language", _choose_language, once=False),
             *ROUTES,
         ],
         exception_handlers={HTTPException: _refused, LindleyError: _refused, Exception: _unforeseen},

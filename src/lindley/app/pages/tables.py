@@ -154,6 +154,6 @@ ROUTES = [
     Route("/tables", index),
     post("/tables", send),
     Route("/tables/{id:int}", one),
-    post("/tables/{id:int}/reading", read_otherwise),
+    post("/tables/{id:int}/reading", read_otherwise, once=False),
     post("/tables/{id:int}/keep", keep),
 ]
