@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 import zipfile
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
@@ -123,14 +123,16 @@ def test_nothing_that_a_job_says_runs_in_a_page(client: Client, hostile: str) ->
 
 def _streamed(client: Client) -> str:
     """What the stream of events sends of a running job, put together as a browser does."""
-    with client.bench.database.change() as database:
-        database.execute("UPDATE jobs SET state = 'running'")
-    with ThreadPoolExecutor(1) as other:
-        asked = other.submit(lambda: client.get("/jobs/1/events").text)
-        time.sleep(0.2)
-        with client.bench.database.change() as database:
-            database.execute("UPDATE jobs SET state = 'done'")
-        text = asked.result(10)
+
+    async def changes(number: int) -> AsyncIterator[int]:
+        for state in ("running", "done"):
+            with client.bench.database.change() as database:
+                database.execute("UPDATE jobs SET state = ?", (state,))
+            yield number
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.bench, "changes", changes)
+        text = client.get("/jobs/1/events").text
     assert "\r" not in text
     parts = text.split("\n\n")
     assert [part.partition("\n")[0] for part in parts] == ["retry: 1000", "event: part", "event: end", ""]

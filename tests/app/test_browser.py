@@ -81,6 +81,9 @@ def test_models_are_compared_cancelled_gone_on_with_and_reported(
     other.page.wait_for_selector("iframe.report", timeout=60_000)
     report = other.page.frame_locator("iframe.report")
     report.locator("#result .plot .main-svg").first.wait_for(timeout=20_000)
+    answer = other.page.request.get(f"{other.home}/compare/1/report")
+    assert "sandbox allow-scripts" in answer.headers["content-security-policy"]
+    assert "allow-same-origin" not in answer.headers["content-security-policy"]
     inside = other.page.frames[-1]
     assert inside.evaluate("window.origin") == "null"
     assert inside.evaluate("fetch('/').then(() => 'read', () => 'refused')") == "refused"
