@@ -138,10 +138,11 @@ def test_a_choice_that_cannot_be_is_told_and_the_last_one_stays(client: Client) 
     number = client.upload("glass.csv", csv_bytes(glass()))
     client.bench.choose(number, {"source_column": "item"})
     headers = {"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf}
+    fields = {"units": "<script>", "name-0": "item", "part-0": "source"}
     for more in ({}, {"HX-Request": "true"}):
-        answer = client.post(f"/tables/{number}/reading", data={"units": "<script>"}, headers={**headers, **more})
+        answer = client.post(f"/tables/{number}/reading", data=fields, headers={**headers, **more})
         assert answer.status_code == 200
-        assert 'class="problem"' in answer.text
+        assert '<div class="problem" role="alert">' in answer.text
         assert "This table can be used." in answer.text
         stored = client.bench.table(number)
         assert stored is not None
