@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from lindley.cli.app import app as bench
 from lindley.cli.case import case
 from lindley.cli.console import fail, plain_warnings, say, speak_everywhere, stderr
 from lindley.cli.evaluate import evaluate
+from lindley.cli.events import tell
 from lindley.cli.experiment import Interrupted, compare, report, run, schema
 from lindley.cli.last_net import unforeseen
 from lindley.cli.records import log, verify
@@ -73,11 +75,21 @@ app = typer.Typer(
 )
 for command in (check, run, report, compare, train, update, info, case, verify, log, evaluate, keys, sign, schema):
     app.command()(command)
+app.command("app")(bench)
 app.add_typer(data_app, name="data")
 
 
 def main() -> None:
     """Run the command; what a user can mend is told in plain words, with exit status 2."""
+    try:
+        _main()
+    except SystemExit as ended:
+        tell(status=ended.code or 0)
+        raise
+    tell(status=0)
+
+
+def _main() -> None:
     speak_everywhere()
     try:
         with plain_warnings():

@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from lindley.cli.events import tell, tell_progress
 from lindley.shown import json_text, visible
 
 __all__ = [
@@ -119,11 +120,13 @@ def _tell(level: str, style: str, message: str, console: Console | None = None) 
 
 def warn(message: str, level: str = "warning", console: Console | None = None) -> None:
     """One line on standard error."""
+    tell(level=level, said=visible(message))
     _tell(level, "yellow", visible(message), console)
 
 
 def fail(message: str) -> None:
     """Why the command ends, on standard error."""
+    tell(level="error", said=visible(message, lines=True))
     _tell("Error", "bold red", visible(message, lines=True))
 
 
@@ -160,6 +163,7 @@ def show_progress() -> Iterator[Progress]:
         begun = set()
 
         def line(doing: str, detail: str, done: float) -> None:
+            tell_progress(visible(doing), visible(detail), done)
             what = detail.split(",")[0]
             if what.startswith(("step ", "epoch ")):  # only a bar shows how far a part has come
                 what = ""

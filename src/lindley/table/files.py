@@ -21,7 +21,7 @@ from lindley.table.findings import Finding, TableError, listing, quoted, stop
 from lindley.table.header import Row, find_header, header_place, take_units
 from lindley.table.lookalikes import look_alikes, unmistakable
 
-__all__ = ["Grid", "apostrophes", "build_grid", "read_delimited", "without_apostrophes"]
+__all__ = ["Grid", "apostrophes", "build_grid", "read_delimited", "rows_of_text", "without_apostrophes"]
 
 DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAVE_UTF8 = "In Excel, choose Save As and 'CSV UTF-8 (Comma delimited)'; in an editor, save with encoding UTF-8"
@@ -212,6 +212,16 @@ def read_delimited(file: str, data: bytes, header_row: int | None = None) -> tup
     findings += misfits
     complete = len(good) == len(body)
     return build_grid(file, header, good, findings, header_row=row, delimiter=delimiter, complete=complete), findings
+
+
+def rows_of_text(file: str, data: bytes, header_row: int | None = None) -> list[Row]:
+    """Every row of a text file that is not blank, with its number, before anybody asks which is the header.
+
+    Raises:
+        TableError: if not even rows and columns can be told apart.
+    """
+    text, _ = _decode(file, data)
+    return list(filled_rows(file, _records(file, text, _detect_delimiter(text, header_row) or ","), []))
 
 
 def _decode(file: str, data: bytes) -> tuple[str, list[Finding]]:

@@ -26,18 +26,19 @@ from lindley.table.columns import (
     assign_roles,
     feature_places,
 )
-from lindley.table.files import Grid, read_delimited
+from lindley.table.files import Grid, read_delimited, rows_of_text
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted, stop
 from lindley.table.frames import frame_grid
+from lindley.table.header import Row
 from lindley.table.labels import ask_about_labels, read_labels, similar_labels
 from lindley.table.marks import mark_findings
 from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import ROLES, Table, with_unit
 from lindley.table.units import column_units, plain_names, require_units, split_unit
-from lindley.table.workbook import Hidden, read_workbook
+from lindley.table.workbook import Hidden, read_workbook, rows_of_workbook
 
-__all__ = ["Examination", "examine_table", "read_table", "require_files"]
+__all__ = ["Examination", "column_parts", "examine_table", "file_rows", "read_table", "require_files"]
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 _WORKBOOK_ENDINGS = (".xlsx", ".xlsm")
@@ -132,6 +133,38 @@ def examine_table(data: Any, **settings: Any) -> Examination:
     except TableError as error:
         return Examination(None, error.findings)
     return Examination(table, table.findings)
+
+
+def file_rows(
+    path: Path, sheet: str | None = None, header_row: int | None = None
+) -> tuple[dict[str, bool], str, list[Row]]:
+    """The rows of a file as they stand in it, before anybody asks what they mean; of a workbook its sheets, and which it is.
+
+    Raises:
+        TableError: if rows and columns cannot be told apart.
+    """
+    content = _content(path)
+    if path.suffix.lower() in _WORKBOOK_ENDINGS:
+        return rows_of_workbook(path.name, content, sheet)
+    return {}, "", rows_of_text(path.name, content, header_row)
+
+
+def column_parts(path: Path, **settings: Any) -> dict[str, str]:
+    """What the columns of a file were taken for, by their names: source, group, instance, reference, feature or ignore.
+
+    Raises:
+        TableError: if its columns cannot be told.
+    """
+    reading = Reading(**settings)
+    grid, _ = _cells(path, _content(path), reading)
+    roles, _ = assign_roles(grid, reading)
+    parts = dict.fromkeys(grid.header, "ignore")
+    parts |= {grid.header[place]: "feature" for place in roles.features}
+    for role in (*ROLES, "reference"):
+        place = getattr(roles, role)
+        if place is not None:
+            parts[grid.header[place]] = role
+    return parts
 
 
 def _read(data: Any, reading: Reading) -> Table:

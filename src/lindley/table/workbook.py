@@ -14,6 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, iterparse
@@ -25,7 +26,7 @@ from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
 from lindley.table.header import Row, find_header
 
-__all__ = ["Hidden", "read_workbook"]
+__all__ = ["Hidden", "read_once", "read_workbook", "rows_of_workbook"]
 
 Hidden = Literal["include", "ignore"]
 """What is done with hidden rows and columns: they are read as if they were seen, or left out."""
@@ -63,20 +64,7 @@ def read_workbook(
     Raises:
         TableError: if there is no such sheet, or no workbook.
     """
-    _require_workbook(file, data)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # openpyxl warns of styles and validations, which hold no measurements
-            _require_small(file, data)
-            with _open(data) as book:
-                chosen, findings = _choose(file, book.states, sheet)
-                read = _read_sheet(book, chosen)
-    except TableError:
-        raise
-    except _Damaged as error:
-        stop("corrupt-workbook", f"the workbook is damaged: {error}", _SAVE_AGAIN, file)
-    except Exception as error:  # whatever openpyxl, zipfile or the XML parser stumble over in a damaged file
-        stop("corrupt-workbook", f"the workbook is damaged ({type(error).__name__}: {error})", _SAVE_AGAIN, file)
+    _, chosen, read, findings = _opened(file, data, sheet)
     findings += _hide(file, read, hidden)
     if not read.cells:
         raise TableError([*findings, Finding("error", "empty-file", f"the sheet '{chosen}' is empty", _ANOTHER, file)])
@@ -89,6 +77,64 @@ def read_workbook(
         rows, places = _rows(file, read, numbers[at:])
     (row, header), *body = rows
     return build_grid(file, header, body, findings, places=places, header_row=row), findings
+
+
+def rows_of_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[dict[str, bool], str, list[Row]]:
+    """The sheets, and whether each is seen; the one that is read; and its rows with their numbers, hidden ones too.
+
+    Cells stand at their places, from column A on.
+
+    Raises:
+        TableError: if there is no such sheet, or no workbook.
+    """
+    states, chosen, read, _ = _opened(file, data, sheet)
+    width = max((place for cells in read.cells.values() for place in cells), default=0)
+    _require_room(file, len(read.cells), width)
+    rows: list[Row] = [(row, [read.cells[row].get(place + 1) for place in range(width)]) for row in sorted(read.cells)]
+    return {name: state == "visible" for name, state in states.items()}, chosen, rows
+
+
+_Opened = tuple[dict[str, str], str, _Sheet, list[Finding]]
+"""The sheets of a workbook, the one that is chosen, its cells, and what is to be said of the choice."""
+_KEPT: ContextVar[dict[tuple[str, bytes, str | None], _Opened] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Keep what is read in memory meanwhile: whoever asks several things of one sheet waits once for it."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def _opened(file: str, data: bytes, sheet: str | None) -> _Opened:
+    kept = _KEPT.get()
+    if kept is None:
+        return _read_opened(file, data, sheet)
+    if (file, data, sheet) not in kept:
+        kept[file, data, sheet] = _read_opened(file, data, sheet)
+    states, chosen, read, findings = kept[file, data, sheet]
+    own = _Sheet(dict(read.cells), set(read.hidden_rows), read.hidden_columns)  # which `_hide` changes
+    return states, chosen, own, list(findings)
+
+
+def _read_opened(file: str, data: bytes, sheet: str | None) -> _Opened:
+    _require_workbook(file, data)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # openpyxl warns of styles and validations, which hold no measurements
+            _require_small(file, data)
+            with _open(data) as book:
+                chosen, findings = _choose(file, book.states, sheet)
+                return book.states, chosen, _read_sheet(book, chosen), findings
+    except TableError:
+        raise
+    except _Damaged as error:
+        stop("corrupt-workbook", f"the workbook is damaged: {error}", _SAVE_AGAIN, file)
+    except Exception as error:  # whatever openpyxl, zipfile or the XML parser stumble over in a damaged file
+        stop("corrupt-workbook", f"the workbook is damaged ({type(error).__name__}: {error})", _SAVE_AGAIN, file)
 
 
 def _rows(file: str, sheet: _Sheet, numbers: Sequence[int]) -> tuple[list[Row], list[int]]:

@@ -1,0 +1,13 @@
+"""The pages, each a module of this folder with ``ROUTES``; in the order of the navigation."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from lindley.app.pages import compare, first, jobs, tables
+
+__all__ = ["NAVIGATION", "ROUTES"]
+
+ROUTES: list[BaseRoute] = [*first.ROUTES, *tables.ROUTES, *compare.ROUTES, *jobs.ROUTES]
+NAVIGATION = (("/tables", "Tables"), ("/compare", "Compare models"), ("/jobs", "Work"))
+"""Address and name of each part of the bench."""

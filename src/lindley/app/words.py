@@ -1,0 +1,44 @@
+"""The words of the pages: English in the templates, and what ``dutch.yaml`` has for it.
+
+Whatever a page says goes through `Words.__call__`, in templates by the name ``t``: ``{{ t("{n} sources", n=12) }}``. The
+English sentence is the key. Names and numbers stand between braces, and are put in after translation; what users wrote is
+never translated and is escaped like everything else on a page.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from lindley.shown import in_marks, visible
+
+__all__ = ["LANGUAGES", "Words", "dutch"]
+
+LANGUAGES = {"en": "English", "nl": "Nederlands"}
+
+
+@cache
+def dutch() -> dict[str, str]:
+    """The catalogue: every English sentence, and the Dutch one."""
+    text = files("lindley.app").joinpath("dutch.yaml").read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text) or {})
+
+
+class Words:
+    """Sentences in the language of one reader."""
+
+    def __init__(self, language: str = "en") -> None:
+        self.language = language if language in LANGUAGES else "en"
+
+    def __call__(self, text: str, **put_in: Any) -> str:
+        """The sentence in the reader's language; English where there is no other."""
+        said = dutch().get(text, text) if self.language == "nl" else text
+        return said.format(**{name: self._shown(value) for name, value in put_in.items()}) if put_in else said
+
+    def _shown(self, value: Any) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return visible(str(value))
+        return in_marks(f"{value:,}", self.language)
