@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakValueDictionary
 
+from lindley.app import approvals
 from lindley.app.database import Database
 from lindley.app.files import plain_file_name
 from lindley.app.jobs import Limits, Queue, now
@@ -76,6 +77,7 @@ class Bench:
         """Fill a database that is empty from the files."""
         if self.database.one("SELECT id FROM jobs") is None:
             self.queue.rebuild()
+        approvals.rebuild(self)
         for folder in sorted((self.folder / "tables").iterdir()):
             known = self.database.one("SELECT id FROM tables WHERE substr(sha256, 1, ?) = ?", DIGITS, folder.name)
             if known is None and folder.is_dir():
