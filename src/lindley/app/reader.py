@@ -28,6 +28,10 @@ ANSWERS = {
     "look": "lindley.app.look:look",
     "keep": "lindley.app.look:keep",
     "plan": "lindley.app.look:plan",
+    "headers": "lindley.app.headers:headers",
+    "plan_training": "lindley.app.headers:plan_training",
+    "plan_validation": "lindley.app.headers:plan_validation",
+    "criteria": "lindley.app.headers:criteria",
 }
 """Questions by name. Whoever adds a page adds its own here."""
 PATIENCE = 120.0
