@@ -51,6 +51,16 @@ CREATE TABLE IF NOT EXISTS once (
     place TEXT NOT NULL,               -- where its answer leads
     sent REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS cases (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a folder is named after it, and none twice
+    number TEXT NOT NULL,              -- as the laboratory counts
+    examiner TEXT NOT NULL,
+    folder TEXT NOT NULL,              -- in the bench's folder
+    added TEXT NOT NULL,
+    tryout INTEGER NOT NULL DEFAULT 0,
+    about TEXT NOT NULL DEFAULT '{}',  -- what is said of it, files, system, items, as JSON
+    job INTEGER                        -- that computes it; a draft has none
+);
 """
 FORGET_AFTER = 7 * 24 * 3600.0
 """Seconds for which a form that was sent is known."""
