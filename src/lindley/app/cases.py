@@ -21,6 +21,7 @@ import hashlib
 import json
 import re
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,6 +105,7 @@ class Cases:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
+        self._lock = threading.RLock()  # a case is changed by one at a time
         (bench.folder / TRYOUT).mkdir(exist_ok=True)
 
     # what pages ask
@@ -170,85 +172,89 @@ class Cases:
 
     def say(self, case: Case, notes: Mapping[str, str], words: Mapping[str, str]) -> Case:
         """Say other things of a draft."""
-        self._require_draft(case)
-        with self.bench.database.change() as database:
-            database.execute(
-                "UPDATE cases SET number = ?, examiner = ? WHERE id = ?", (notes["case"], notes["examiner"], case.id)
-            )
-        return self._change(case.id, notes=dict(notes), words=dict(words))
+        with self._lock:
+            self._require_draft(case)
+            with self.bench.database.change() as database:
+                database.execute(
+                    "UPDATE cases SET number = ?, examiner = ? WHERE id = ?", (notes["case"], notes["examiner"], case.id)
+                )
+            return self._change(case.id, notes=dict(notes), words=dict(words))
 
     def add_file(self, case: Case, which: Side, name: str, file: IO[bytes]) -> None:
         """Keep a file that was sent; the same once more changes nothing, another of the same name is refused."""
-        self._require_draft(case)
-        plain = plain_file_name(name)
-        if Path(plain).suffix.lower() not in ENDINGS:
-            raise LindleyError(f"{name[:100]}: this is no table that can be read. Give an Excel file (.xlsx) or CSV.")
-        folder = self.bench.path(case.side(which))
-        here = dict(self.files(case, which))
-        if len(here) >= MOST_FILES:
-            raise LindleyError(f"There are {MOST_FILES} files already, which is the most.")
-        digest, size, most = hashlib.sha256(), 0, limit("TABLE_MB") * 1_000_000
-        while block := file.read(BLOCK):
-            digest.update(block)
-            size += len(block)
-            if size > most:
-                raise LindleyError(f"{name[:100]} is too large: {limit_text('TABLE_MB')}.")
-        if not size:
-            raise LindleyError(f"{name[:100]} is empty. Save it again, and send it once more.")
-        same = next((known for known in here if known.casefold() == plain.casefold()), None)
-        if same is not None:
-            if here[same] == digest.hexdigest():
-                return
-            raise LindleyError(
-                f"{plain} is here already, and holds something else. Take it out first, or give this one another name."
-            )
-        file.seek(0)
-        beside = folder / f".{digest.hexdigest()[:16]}.part"
-        try:
-            with open(beside, "wb") as copy:
-                shutil.copyfileobj(file, copy, BLOCK)
-            beside.replace(folder / plain)
-        finally:
-            beside.unlink(missing_ok=True)
+        with self._lock:
+            self._require_draft(case)
+            plain = plain_file_name(name)
+            if Path(plain).suffix.lower() not in ENDINGS:
+                raise LindleyError(f"{name[:100]}: this is no table that can be read. Give an Excel file (.xlsx) or CSV.")
+            folder = self.bench.path(case.side(which))
+            here = dict(self.files(case, which))
+            if len(here) >= MOST_FILES:
+                raise LindleyError(f"There are {MOST_FILES} files already, which is the most.")
+            digest, size, most = hashlib.sha256(), 0, limit("TABLE_MB") * 1_000_000
+            while block := file.read(BLOCK):
+                digest.update(block)
+                size += len(block)
+                if size > most:
+                    raise LindleyError(f"{name[:100]} is too large: {limit_text('TABLE_MB')}.")
+            if not size:
+                raise LindleyError(f"{name[:100]} is empty. Save it again, and send it once more.")
+            same = next((known for known in here if known.casefold() == plain.casefold()), None)
+            if same is not None:
+                if here[same] == digest.hexdigest():
+                    return
+                raise LindleyError(
+                    f"{plain} is here already, and holds something else. Take it out first, or give this one another name."
+                )
+            file.seek(0)
+            beside = folder / f".{digest.hexdigest()[:16]}.part"
+            try:
+                with open(beside, "wb") as copy:
+                    shutil.copyfileobj(file, copy, BLOCK)
+                beside.replace(folder / plain)
+            finally:
+                beside.unlink(missing_ok=True)
 
     def remove_file(self, case: Case, which: Side, sha256: str) -> None:
         """Take a file out, by its digest."""
-        self._require_draft(case)
-        for name, digest in self.files(case, which):
-            if digest == sha256:
-                (self.bench.path(case.side(which)) / name).unlink(missing_ok=True)
+        with self._lock:
+            self._require_draft(case)
+            for name, digest in self.files(case, which):
+                if digest == sha256:
+                    (self.bench.path(case.side(which)) / name).unlink(missing_ok=True)
 
     def read(self, case: Case, which: Side, reading: Mapping[str, Any]) -> None:
         """Say how the files of a side are read: lindley.yaml among them, where the command finds it."""
-        self._require_draft(case)
-        place = self.bench.path(case.side(which)) / "lindley.yaml"
-        if reading:
-            write_whole(place, yaml.safe_dump(dict(reading), allow_unicode=True, sort_keys=False).encode("utf-8"))
-        else:
-            place.unlink(missing_ok=True)
-        self._change(case.id, reading={**case.reading, which: dict(reading)})
+        with self._lock:
+            self._require_draft(case)
+            place = self.bench.path(case.side(which)) / "lindley.yaml"
+            if reading:
+                write_whole(place, yaml.safe_dump(dict(reading), allow_unicode=True, sort_keys=False).encode("utf-8"))
+            else:
+                place.unlink(missing_ok=True)
+            self._change(case.id, reading={**case.reading, which: dict(reading)})
 
     def choose(self, case: Case, system: Chosen | None) -> None:
         """Take another system."""
-        self._require_draft(case)
-        self._change(case.id, system=None if system is None else [system.relative, system.sha256])
+        with self._lock:
+            self._require_draft(case)
+            self._change(case.id, system=None if system is None else [system.relative, system.sha256])
 
     def discard(self, case: Case) -> None:
         """Remove a draft, and the files that were sent for it."""
-        self._require_draft(case)
-        with self.bench.database.change() as database:
-            database.execute("DELETE FROM cases WHERE id = ? AND job IS NULL", (case.id,))
-        shutil.rmtree(self.bench.path(case.folder), ignore_errors=True)
+        with self._lock:
+            self._require_draft(case)
+            with self.bench.database.change() as database:
+                database.execute("DELETE FROM cases WHERE id = ? AND job IS NULL", (case.id,))
+            shutil.rmtree(self.bench.path(case.folder), ignore_errors=True)
 
     def begin(self, case: Case, items: Mapping[Side, Sequence[str]], title: str) -> Job:
         """Put the command into the queue; a case that was begun is not begun again."""
         system = case.system
         if system is None:
             raise LindleyError("Choose a system first.")
-        with self.bench.database.change():  # of two who begin, one comes first
-            now_there = self.case(case.id)
-            if now_there is None or now_there.job is not None:
-                raise LindleyError("This case was begun already.")
+        with self._lock:  # of two who begin, one comes first
+            self._require_draft(case)
             notes = {name: text for name, text in case.notes.items() if text}
             text = yaml.safe_dump(notes, allow_unicode=True, sort_keys=False)
             write_whole(self.bench.path(case.folder) / "case.yaml", text.encode("utf-8"))
@@ -261,10 +267,11 @@ class Cases:
 
     def reopen(self, case: Case) -> None:
         """Make a draft again of a case whose command gave no result."""
-        job = self.job(case)
-        if job is not None and (job.active or job.state == "done"):
-            raise LindleyError("This case is computed, or is being computed: begin another one.")
-        self._change(case.id, job=None)
+        with self._lock:
+            job = self.job(case)
+            if job is not None and (job.active or job.state == "done"):
+                raise LindleyError("This case is computed, or is being computed: begin another one.")
+            self._change(case.id, job=None)
 
     def _command(self, case: Case, system: Chosen, items: Mapping[Side, Sequence[str]]) -> tuple[list[str], str]:
         paths = []
@@ -273,7 +280,7 @@ class Cases:
             paths.append(f"{case.side(side)}/{names[0]}" if len(names) == 1 else case.side(side))
         one = all(len(items[side]) == 1 for side in SIDES)
         output = f"{case.folder}/report.html" if one else f"{case.folder}/reports"
-        words = [f"--{name}={value}" for name, value in case.words.items() if value]
+        words = [word for name, value in case.words.items() if value for word in (f"--{name}", value)]
         command = ["case", system.relative, "--trace", paths[0], "--ref", paths[1]]
         command += ["--case-file", f"{case.folder}/case.yaml", *words, "--log", case.log, "--force", "--out", output]
         return command, output
