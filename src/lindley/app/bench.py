@@ -34,7 +34,7 @@ from lindley.limits import limit, limit_text
 
 __all__ = ["ENDINGS", "Bench", "Stored"]
 
-FOLDERS = ("tables", "runs", "systems", "cases", "jobs")
+FOLDERS = ("tables", "runs", "systems", "cases", "tryout", "jobs")
 ENDINGS = (".xlsx", ".xlsm", ".csv", ".tsv", ".tab", ".txt")
 """Of tables."""
 DIGITS = 16

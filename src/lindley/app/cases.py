@@ -106,7 +106,6 @@ class Cases:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self._lock = threading.RLock()  # a case is changed by one at a time
-        (bench.folder / TRYOUT).mkdir(exist_ok=True)
 
     # what pages ask
 
@@ -248,13 +247,15 @@ class Cases:
                 database.execute("DELETE FROM cases WHERE id = ? AND job IS NULL", (case.id,))
             shutil.rmtree(self.bench.path(case.folder), ignore_errors=True)
 
-    def begin(self, case: Case, items: Mapping[Side, Sequence[str]], title: str) -> Job:
-        """Put the command into the queue; a case that was begun is not begun again."""
+    def begin(self, case: Case, seen: str, items: Mapping[Side, Sequence[str]], title: str) -> Job:
+        """Put the command into the queue, if the case still is what was ``seen``; one that was begun is not begun again."""
         system = case.system
         if system is None:
             raise LindleyError("Choose a system first.")
         with self._lock:  # of two who begin, one comes first
             self._require_draft(case)
+            if self.seen(case) != seen:
+                raise LindleyError("The case was changed meanwhile. Look at it again.")
             notes = {name: text for name, text in case.notes.items() if text}
             text = yaml.safe_dump(notes, allow_unicode=True, sort_keys=False)
             write_whole(self.bench.path(case.folder) / "case.yaml", text.encode("utf-8"))
