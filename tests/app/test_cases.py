@@ -18,7 +18,10 @@ import pytest
 from lindley.app.approvals import approve, system, systems, withdraw
 from lindley.app.cases import Case
 from lindley.app.words import Words
-from tests.app.conftest import Client, csv_bytes, glass, workbook
+from lindley.app.bench import Bench
+from lindley.app.reader import Reader
+from lindley.app.server import guarded
+from tests.app.conftest import HOME, PORT, Client, csv_bytes, glass, workbook
 
 NUMBER = "2026-017"
 
@@ -62,6 +65,35 @@ def bench(client: Client, trained: Path) -> Iterator[Client]:
     """A bench with one approved system."""
     approved(client, trained)
     yield client
+
+
+@pytest.fixture(scope="session")
+def finished(trained: Path, reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a bench in which one pair was computed."""
+    folder = tmp_path_factory.mktemp("finished") / "bench"
+    client = opened(folder, reader)
+    approved(client, trained)
+    case = with_files(client, h1="{trace} comes from {ref}", h2="{trace} comes from another window")
+    assert "Computed from the files that you saw" in computed(client, case)
+    client.bench.queue.stop()
+    client.bench.database.close()
+    return folder
+
+
+@pytest.fixture
+def done(finished: Path, make_client: Callable[..., Client], tmp_path: Path) -> Client:
+    """A copy of it."""
+    return make_client(Path(shutil.copytree(finished, tmp_path / "bench")))
+
+
+def opened(folder: Path, reader: Reader) -> Client:
+    bench = Bench(folder, None, reader)
+    guard = guarded(bench, PORT)
+    client = Client(guard, base_url=HOME)
+    client.cookies.set(guard.cookie, guard.session)
+    client.csrf, client.bench = guard.csrf, bench
+    bench.queue.start()
+    return client
 
 
 def approved(client: Client, trained: Path, name: str = "glass.safetensors") -> int:
@@ -155,9 +187,9 @@ def test_a_missing_feature_and_a_file_on_both_sides_stop_it(bench: Client) -> No
     assert bench.bench.queue.jobs() == []
 
 
-def test_one_pair_is_computed_shown_kept_reviewed_and_verified(bench: Client) -> None:
-    case = with_files(bench, h1="{trace} comes from {ref}", h2="{trace} comes from another window")
-    shown = computed(bench, case)
+def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> None:
+    bench, case = done, done.bench.cases.all()[0]
+    shown = bench.get(f"/cases/{case.id}").text
     assert "Computed from the files that you saw" in shown
     assert "F1 comes from W1" in shown
     framed = bench.get(f"/cases/{case.id}/reports/1")
@@ -369,9 +401,8 @@ def test_only_systems_that_are_approved_at_that_moment_are_used(bench: Client, t
     assert answer.status_code == 422
 
 
-def test_an_approval_that_was_withdrawn_later_is_told_at_the_report(bench: Client) -> None:
-    case = with_files(bench)
-    computed(bench, case)
+def test_an_approval_that_was_withdrawn_later_is_told_at_the_report(done: Client) -> None:
+    bench, case = done, done.bench.cases.all()[0]
     withdraw(bench.bench, Words(), systems(bench.bench)[0].id, "Q. Manager", "a doubt")
     assert "The approval of the system was withdrawn on" in bench.get(f"/cases/{case.id}").text
 
@@ -392,7 +423,7 @@ def test_what_the_command_refuses_is_told_and_the_case_can_be_changed(bench: Cli
     digest = hashlib.sha256(csv_bytes(far)).hexdigest()
     bench.submit(f"/cases/{case.id}/remove", side="trace", sha256=digest)
     send(bench, case, "trace", "trace.csv", halves()[0])
-    assert "Computed from the files" in computed(bench, case)
+    assert not re.search(r"<button disabled>Compute it", bench.get(f"/cases/{case.id}").text)
 
 
 def test_files_of_one_name_and_of_another_kind(bench: Client) -> None:
@@ -409,9 +440,8 @@ def test_files_of_one_name_and_of_another_kind(bench: Client) -> None:
     assert [name for name, _ in bench.bench.cases.files(case, "trace")] == ["a.csv"]
 
 
-def test_old_cases_are_found_by_number_item_examiner_date_and_system(bench: Client) -> None:
-    case = with_files(bench)
-    computed(bench, case)
+def test_old_cases_are_found_by_number_item_examiner_date_and_system(done: Client) -> None:
+    bench, case = done, done.bench.cases.all()[0]
     new(bench, "B-2 100%_")
     date = case.added[:10]
     for words in ("2026-017", "f1", "okafor 2026-017", f"{date} W1", "glass.safetensors f1"):
@@ -436,15 +466,14 @@ def test_cases_are_there_again_when_the_database_is_lost(
     assert "Compute it" in again.get(f"/cases/{case.id}").text
 
 
-def test_a_draft_can_be_discarded_and_a_result_cannot(bench: Client) -> None:
-    case = with_files(bench)
+def test_a_draft_can_be_discarded_and_a_result_cannot(done: Client) -> None:
+    bench, other = done, done.bench.cases.all()[0]
+    case = with_files(bench, number="B-2")
     folder = bench.bench.path(case.folder)
     assert bench.submit(f"/cases/{case.id}/discard").status_code == 303
     assert not folder.exists()
     assert bench.get(f"/cases/{case.id}").status_code == 404
-    other = with_files(bench)
-    assert other.id > case.id
-    computed(bench, other)
+    assert new(bench, "B-3").id > case.id  # no folder is used twice
     assert bench.submit(f"/cases/{other.id}/discard").status_code == 422
     assert bench.submit(f"/cases/{other.id}/change").status_code == 422
 
