@@ -30,7 +30,7 @@ def put(bench: Bench, golden: str = "robust", name: str = "glass") -> approvals.
 def validation(bench: Bench, of: approvals.System, verdict: str = "pass", name: str = "one") -> approvals.Validated:
     folder = bench.folder / "systems" / "validations" / name
     folder.mkdir(parents=True)
-    lines = [{"characteristic": "accuracy", "metric": "cllr", "outcome": "pass" if verdict == "pass" else "fail"}]
+    lines = [{"characteristic": "accuracy", "title": "Cllr", "outcome": "pass" if verdict == "pass" else "fail"}]
     said = {"verdict": verdict, "system": {"sha256": of.sha256}, "data": {"name": "new.csv"}, "lines": lines}
     (folder / "validation.json").write_text(json.dumps(said))
     (folder / "validation.html").write_text("<h1>Validation</h1>")
@@ -103,7 +103,7 @@ def test_without_a_validation_that_passes_a_reason_is_needed_and_is_kept(client:
     bench = client.bench
     one = put(bench)
     failed = validation(bench, one, "fail")
-    assert failed.failed == (("accuracy", "cllr"),)
+    assert failed.failed == (("accuracy", "Cllr"),)
     for chosen in (None, failed, validation(bench, one, "no criteria", "none")):
         with pytest.raises(LindleyError, match="No validation that passes"):
             approvals.approve(bench, T, one.id, one.sha256, "A", "because", chosen, " ")

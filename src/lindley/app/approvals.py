@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,7 +61,7 @@ class Validated:
     verdict: str  # pass, fail, or no criteria
     of: str  # the SHA-256 of the system that was validated
     table: str
-    failed: tuple[tuple[str, str], ...] = ()  # characteristic and figure of what did not pass
+    failed: tuple[tuple[str, str], ...] = ()  # characteristic and title of each figure that did not pass
 
     @property
     def passed(self) -> bool:
@@ -153,7 +153,7 @@ def read_validation(bench: Bench, folder: str) -> Validated | None:
         data = (bench.path(folder) / "validation.json").read_bytes()
         said = json.loads(data)
         failed = tuple(
-            (str(line["characteristic"]), str(line["metric"]))
+            (str(line["characteristic"]), str(line["title"]))
             for line in said["lines"]
             if line["outcome"] in ("fail", "not judged")
         )
@@ -178,10 +178,13 @@ def approve(
                 "stands in the list for ever."
             )
         )
-    entry = Entry(
-        "", seen, "approved", who, now(), why, exception if validation is None or not validation.passed else "",
-        validation and validation.folder, validation and validation.sha256, validation and validation.verdict,
-    )  # fmt: skip
+    entry = Entry("", seen, "approved", who, now(), why)
+    if validation is not None:
+        entry = replace(
+            entry, validation=validation.folder, validation_sha256=validation.sha256, verdict=validation.verdict
+        )
+    if validation is None or not validation.passed:
+        entry = replace(entry, exception=exception)
     _add(bench, t, number, entry)
 
 
@@ -223,7 +226,7 @@ def _add(bench: Bench, t: Words, number: int, entry: Entry) -> None:
         if entry.what == "withdrawn":
             if last is None or last.what == "withdrawn":
                 raise LindleyError(t("This system is not approved, so that there is nothing to withdraw."))
-            entry = Entry(**{**asdict(entry), "sha256": last.sha256})
+            entry = replace(entry, sha256=last.sha256)
         else:
             if now_there.sha256 != entry.sha256:
                 raise LindleyError(
@@ -233,7 +236,7 @@ def _add(bench: Bench, t: Words, number: int, entry: Entry) -> None:
                 )
             if now_there.state == "approved" and last is not None:
                 raise LindleyError(t("This system was approved already, by {who}.", who=last.who))
-        entry = Entry(**{**asdict(entry), "file": now_there.file})
+        entry = replace(entry, file=now_there.file)
         _insert(database, entry)
         place = _place(bench, now_there.file)
         if now_there.differs and place.exists():

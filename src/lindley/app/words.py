@@ -22,9 +22,11 @@ LANGUAGES = {"en": "English", "nl": "Nederlands"}
 
 @cache
 def dutch() -> dict[str, str]:
-    """The catalogue: every English sentence, and the Dutch one."""
-    text = files("lindley.app").joinpath("dutch.yaml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text) or {})
+    """The catalogue: every English sentence, and the Dutch one; models are called as in the reports."""
+    found: dict[str, str] = {}
+    for package in ("lindley.pages", "lindley.app"):
+        found |= yaml.safe_load(files(package).joinpath("dutch.yaml").read_text(encoding="utf-8")) or {}
+    return found
 
 
 class Words:
