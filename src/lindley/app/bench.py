@@ -3,7 +3,7 @@
     tables/DIGEST/NAME      a table that was sent, and lindley.yaml beside it if its options were kept
     runs/NUMBER/            what 'lindley run' wrote
     systems/                what 'lindley train' wrote, and what was said of it
-    cases/                  what 'lindley case' wrote
+    cases/NUMBER-ID/        a case, and what 'lindley case' wrote (`lindley.app.cases`); tryout/ is the same for try-outs
     jobs/NUMBER/            what was done, how far it is, and what it printed
     bench.sqlite            what is relational of all this
 
@@ -24,6 +24,7 @@ from typing import IO, Any
 from weakref import WeakValueDictionary
 
 from lindley.app import approvals
+from lindley.app.cases import Cases
 from lindley.app.database import Database
 from lindley.app.files import plain_file_name
 from lindley.app.jobs import Limits, Queue, now
@@ -33,7 +34,7 @@ from lindley.limits import limit, limit_text
 
 __all__ = ["ENDINGS", "Bench", "Stored"]
 
-FOLDERS = ("tables", "runs", "systems", "cases", "jobs")
+FOLDERS = ("tables", "runs", "systems", "cases", "tryout", "jobs")
 ENDINGS = (".xlsx", ".xlsm", ".csv", ".tsv", ".tab", ".txt")
 """Of tables."""
 DIGITS = 16
@@ -71,6 +72,7 @@ class Bench:
         self.queue = Queue(self.database, self.folder, limits)
         self.reader = reader or Reader()
         self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
+        self.cases = Cases(self)
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -78,6 +80,7 @@ class Bench:
         if self.database.one("SELECT id FROM jobs") is None:
             self.queue.rebuild()
         approvals.rebuild(self)
+        self.cases.rebuild()
         for folder in sorted((self.folder / "tables").iterdir()):
             known = self.database.one("SELECT id FROM tables WHERE substr(sha256, 1, ?) = ?", DIGITS, folder.name)
             if known is None and folder.is_dir():
