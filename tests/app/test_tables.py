@@ -117,3 +117,18 @@ def test_another_sheet_or_header_is_looked_at_anew(client: Client) -> None:
     assert stored.reading == {"sheet": "second", "header_row": 2, "source_column": "item"}
     assert client.submit(f"/tables/{number}/keep").status_code == 303
     assert "This table can be used." in client.get(f"/tables/{number}").text
+
+
+def test_hidden_rows_are_shown_and_asked_about_whatever_was_read_before(tmp_path) -> None:
+    book = openpyxl.Workbook()
+    for row in [["source", *glass()[0][1:]], *glass()[1:]]:
+        book.active.append(row)
+    book.active.row_dimensions[5].hidden = True
+    book.save(tmp_path / "glass.xlsx")
+    seen = look(str(tmp_path / "glass.xlsx"), {})
+    assert not seen["usable"]
+    assert [row["number"] for row in seen["rows"] if row["findings"]] == [5]
+    for hidden, count in (("ignore", 35), ("include", 36)):
+        seen = look(str(tmp_path / "glass.xlsx"), {"hidden": hidden})
+        assert seen["summary"]["measurements"] == count
+        assert 5 in [row["number"] for row in seen["rows"]]

@@ -23,6 +23,7 @@ from lindley.table.read import column_parts, file_rows
 from lindley.table.splits import make_split
 from lindley.table.table import Table, write_atomically
 from lindley.table.units import split_unit
+from lindley.table.workbook import read_once
 
 __all__ = ["column_names", "keep", "look", "plan", "settings_of", "told"]
 
@@ -40,7 +41,8 @@ ABOVE = 8
 
 def look(path: str, reading: Mapping[str, Any], purpose: Purpose = "split") -> dict[str, Any]:
     """Everything that the page of a table shows; ``reading`` are options by the names of `DataConfig`."""
-    return _look(DataConfig(data=path, **_tuples(reading)).with_profile(), purpose)
+    with read_once():
+        return _look(DataConfig(data=path, **_tuples(reading)).with_profile(), purpose)
 
 
 def _look(described: DataConfig, purpose: Purpose) -> dict[str, Any]:
