@@ -51,3 +51,18 @@ def test_the_language_is_that_of_the_place_where_an_error_is_shown() -> None:
 
 def test_a_name_cannot_close_its_mark() -> None:
     assert spoken(setting("ignore", "a\x03\x02sheet\x03")) == 'ignore=["asheet"]'
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        (f"Leave it out with {setting('ignore', 'Fe', 'Na, %')}", "Leave it out with “leave out” above Fe, Na, %"),
+        (f"Name one with {setting('source')}", "Name one with “source” above the column"),
+        (f"Say which with {setting('header_row', '3')}", "Say which with “Row of the header”"),
+        (f"If so, {setting('allow_outside')}", "If so, --allow-outside"),
+        (f"Name one with {setting('ignore', '{0}')}", "Name one with “leave out” above {0}"),
+    ],
+)
+def test_a_page_has_words_for_what_can_be_chosen_there_and_options_for_the_rest(text: str, page: str) -> None:
+    with speaking("page"):
+        assert spoken(text) == page

@@ -1,4 +1,5 @@
-"""Settings in the words of whoever shows a message: an option to type, a key of a YAML file, an argument in Python.
+"""Settings in the words of whoever shows a message: an option to type, a key of a YAML file, an argument in Python, or what a
+page of `lindley.app` calls it.
 
 The code that reads tables does not know who called it. It writes ``Leave it out with {setting("ignore", "Fe")}``, which
 leaves a mark in the text; `spoken` fills the mark in when the text is shown, in the language that `speaking` chose. A command
@@ -18,7 +19,7 @@ from typing import Literal
 
 __all__ = ["offer", "offered", "option_list", "option_value", "setting", "speaking", "spoken"]
 
-Language = Literal["python", "shell", "yaml"]
+Language = Literal["page", "python", "shell", "yaml"]
 
 _LANGUAGE: ContextVar[Language] = ContextVar("language", default="python")
 _OFFERED: ContextVar[Collection[str] | None] = ContextVar("offered", default=None)
@@ -31,6 +32,24 @@ _NUMBERS = ("header_row",)
 _FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap", "allow_same_file", "no_profile")
 _OTHERWISE = {"folder": "out"}
 """Options that are called otherwise than the setting."""
+_ON_A_PAGE = {
+    "source": "“source” above {}",
+    "group": "“group” above {}",
+    "instance": "“number of the measurement” above {}",
+    "reference": "“divide by it” above {}",
+    "ignore": "“leave out” above {}",
+    "include": "“leave out” above the others",
+    "header_row": "“Row of the header”",
+    "sheet": "“Sheet”",
+    "hidden": "“Hidden rows and columns”",
+    "decimal": "“Decimal mark”",
+    "below_limit": "“Values such as <0.02”",
+    "transform": "“Features”",
+    "units": "“Units”",
+    "allow_duplicates": "“Identical rows are true measurements”",
+    "models": "“Models”",
+}
+"""What pages call a setting; a name of a column is put in. Others are told as options of the command that a page shows."""
 _PLAIN_IN_A_SHELL = str.maketrans("", "", "_-.,")
 _PLAIN_IN_YAML = re.compile(r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -85,7 +104,9 @@ def _option(name: str) -> str:
 
 def _told(language: Language, name: str, values: list[str]) -> str:
     key = _COLUMNS.get(name, name)
-    if language == "shell":
+    if language == "page" and name in _ON_A_PAGE:
+        return _ON_A_PAGE[name].format(", ".join(values) or "the column")
+    if language in ("page", "shell"):
         value = option_list(*values) if name in _LISTS else " ".join(map(option_value, values))
         return f"{_option(name)} {value}".rstrip()
     if language == "yaml":

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
@@ -99,6 +100,43 @@ def test_nothing_that_a_form_says_runs_in_a_page_or_in_a_command(client: Client,
     for answer in answers:
         assert Seen(answer.text).bad == []
     assert client.bench.queue.jobs() == []
+
+
+@pytest.mark.parametrize("hostile", SCRIPTS)
+def test_nothing_that_a_job_says_runs_in_a_page(client: Client, hostile: str) -> None:
+    queue = client.bench.queue
+    queue.stop()
+    job = queue.add("run", hostile, ["run", hostile], output="runs/x")
+    events = [
+        {"time": 1, "doing": hostile, "detail": hostile, "done": 0.5},
+        {"time": 2, "level": hostile, "said": f"{hostile}\r\n\r\nevent: end\r\ndata: {hostile}"},
+    ]
+    (queue.place(job.id) / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (queue.place(job.id) / "output.txt").write_text(hostile + "\x1b[2J", encoding="utf-8")
+    for state in ("waiting", "running", "broken", "failed", "cancelled", "done"):
+        with client.bench.database.change() as database:
+            database.execute("UPDATE jobs SET state = ?, said = ?", (state, hostile))
+        for path in ("/", "/jobs", "/jobs/1", "/compare", "/compare/1"):
+            assert "\x1b" not in seen(client, path)
+    assert Seen(_streamed(client)).bad == []
+
+
+def _streamed(client: Client) -> str:
+    """What the stream of events sends of a running job, put together as a browser does."""
+
+    async def changes(number: int) -> AsyncIterator[int]:
+        for state in ("running", "done"):
+            with client.bench.database.change() as database:
+                database.execute("UPDATE jobs SET state = ?", (state,))
+            yield number
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.bench, "changes", changes)
+        text = client.get("/jobs/1/events").text
+    assert "\r" not in text
+    parts = text.split("\n\n")
+    assert [part.partition("\n")[0] for part in parts] == ["retry: 1000", "event: part", "event: end", ""]
+    return "\n".join(line.removeprefix("data: ") for line in parts[1].splitlines()[1:])
 
 
 @pytest.mark.parametrize(

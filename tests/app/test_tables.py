@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 
+import openpyxl
+
 from lindley.app.look import look
+from lindley.settings import _ON_A_PAGE
 from tests.app.conftest import Client, csv_bytes, glass, workbook
 
 
@@ -54,3 +58,77 @@ def test_a_finding_stands_in_its_cell_as_text_and_rows_without_one_are_left_out(
     assert len(seen["rows"]) == 14  # the header, twelve rows, and the one with a finding
     assert seen["rows"][-1]["skipped"] == 87
     assert seen["left"] == 20
+
+
+def test_settings_are_called_what_the_page_calls_them(client: Client) -> None:
+    number = client.upload("glass.xlsx", workbook(glass()))
+    shown = client.get(f"/tables/{number}").text
+    assert " with “source” above " in shown
+    assert "Error" in shown
+    assert "--source-column" not in shown
+    for words in _ON_A_PAGE.values():
+        name = re.findall("“(.*)”", words)[0].replace("<", "&lt;")
+        assert name == "Sheet" or name in shown or name in client.get("/compare").text, name
+
+
+def test_of_two_columns_that_play_one_part_the_last_that_was_chosen_keeps_it(client: Client) -> None:
+    number = client.upload("glass.csv", csv_bytes(glass()))
+    fields = {f"name-{k}": name for k, name in enumerate(glass()[0])}
+    parts = {"part-0": "source", "part-1": "source", "part-2": "feature", "part-3": "feature"}
+    for changed, kept, other in (("0", "item", "K39"), ("1", "K39", "item")):
+        client.post(
+            f"/tables/{number}/reading",
+            data={"changed": changed, "header_found": "", **fields, **parts},
+            headers={"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf, "HX-Request": "true"},
+        )
+        stored = client.bench.table(number)
+        assert stored is not None
+        assert stored.reading == {"source_column": kept, "ignore_columns": [other]}
+
+
+def test_another_sheet_or_header_is_looked_at_anew(client: Client) -> None:
+    book = openpyxl.Workbook()
+    book.active.title = "first"
+    book.active.append(["nothing", "here"])
+    other = book.create_sheet("second")
+    for row in [["a title", "over", "two", None], glass()[0], *glass()[1:]]:
+        other.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    number = client.upload("glass.xlsx", file.getvalue())
+
+    def choose(**fields: str) -> str:
+        headers = {"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf, "HX-Request": "true"}
+        return client.post(f"/tables/{number}/reading", data=fields, headers=headers).text
+
+    assert "first</option>" in client.get(f"/tables/{number}").text
+    shown = choose(sheet="second", sheet_found="first", header_found="", header_row="")
+    assert "This is the header" in shown
+    shown = choose(sheet="second", sheet_found="second", header_found="", header_row="2")
+    assert 'id="part-3"' in shown
+    fields = {f"name-{k}": name for k, name in enumerate(glass()[0])}
+    parts = {"part-0": "source", **{f"part-{k}": "feature" for k in (1, 2, 3)}}
+    shown = choose(
+        sheet="second", sheet_found="second", header_found="2", header_row="2", changed="0", **fields, **parts
+    )
+    assert "This table can be used." in shown
+    stored = client.bench.table(number)
+    assert stored is not None
+    assert stored.reading == {"sheet": "second", "header_row": 2, "source_column": "item"}
+    assert client.submit(f"/tables/{number}/keep").status_code == 303
+    assert "This table can be used." in client.get(f"/tables/{number}").text
+
+
+def test_hidden_rows_are_shown_and_asked_about_whatever_was_read_before(tmp_path) -> None:
+    book = openpyxl.Workbook()
+    for row in [["source", *glass()[0][1:]], *glass()[1:]]:
+        book.active.append(row)
+    book.active.row_dimensions[5].hidden = True
+    book.save(tmp_path / "glass.xlsx")
+    seen = look(str(tmp_path / "glass.xlsx"), {})
+    assert not seen["usable"]
+    assert [row["number"] for row in seen["rows"] if row["findings"]] == [5]
+    for hidden, count in (("ignore", 35), ("include", 36)):
+        seen = look(str(tmp_path / "glass.xlsx"), {"hidden": hidden})
+        assert seen["summary"]["measurements"] == count
+        assert 5 in [row["number"] for row in seen["rows"]]

@@ -13,7 +13,6 @@ from typing import Any
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig, load_experiment
 from lindley.experiment.profile import profile_beside, profile_text
-from lindley.settings import speaking
 from lindley.shown import visible
 from lindley.table.cells import is_blank
 from lindley.table.check import summarise, summary_rows
@@ -24,6 +23,7 @@ from lindley.table.read import column_parts, file_rows
 from lindley.table.splits import make_split
 from lindley.table.table import Table, write_atomically
 from lindley.table.units import split_unit
+from lindley.table.workbook import read_once
 
 __all__ = ["column_names", "keep", "look", "plan", "settings_of", "told"]
 
@@ -41,12 +41,12 @@ ABOVE = 8
 
 def look(path: str, reading: Mapping[str, Any], purpose: Purpose = "split") -> dict[str, Any]:
     """Everything that the page of a table shows; ``reading`` are options by the names of `DataConfig`."""
-    with speaking("shell"):
-        return _look(Path(path), reading, purpose)
+    with read_once():
+        return _look(DataConfig(data=path, **_tuples(reading)).with_profile(), purpose)
 
 
-def _look(path: Path, reading: Mapping[str, Any], purpose: Purpose) -> dict[str, Any]:
-    described = DataConfig(data=str(path), **_tuples(reading)).with_profile()
+def _look(described: DataConfig, purpose: Purpose) -> dict[str, Any]:
+    path = Path(described.data)
     table: Table | None = None
     try:
         table = described.load(purpose)
@@ -92,16 +92,15 @@ def keep(path: str, reading: Mapping[str, Any]) -> str:
 
 def plan(path: str, reading: Mapping[str, Any], models: Sequence[str], splits: int, seed: int) -> dict[str, Any]:
     """What a run would be, or why it cannot be: told before it waits in the queue."""
-    with speaking("shell"):
-        overrides: dict[str, dict[str, Any]] = {
-            "data": {"data": path, **_tuples(reading)},
-            "protocol": {"splits": splits, "seed": seed},
-            "experiment": {"models": list(models)},
-        }
-        experiment = load_experiment("demo", overrides)
-        table = experiment.data.with_profile().load()
-        make_split(table, experiment.protocol, 0)
-        return {"name": table.name, "sources": len(table.sources), "rows": list(experiment.rows)}
+    overrides: dict[str, dict[str, Any]] = {
+        "data": {"data": path, **_tuples(reading)},
+        "protocol": {"splits": splits, "seed": seed},
+        "experiment": {"models": list(models)},
+    }
+    experiment = load_experiment("demo", overrides)
+    table = experiment.data.with_profile().load()
+    make_split(table, experiment.protocol, 0)
+    return {"name": table.name, "sources": len(table.sources), "rows": list(experiment.rows)}
 
 
 def _tuples(reading: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from lindley.errors import LindleyError
+from lindley.settings import speaking
 
 __all__ = ["ANSWERS", "Reader", "answer"]
 
@@ -120,14 +121,15 @@ class Reader:
 def answer(question: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The answer to one question, as the process gives it."""
     module, _, function = ANSWERS[question].partition(":")
-    try:
-        return {"result": getattr(importlib.import_module(module), function)(**arguments)}
-    except LindleyError as error:
-        return {"error": str(error)}
-    except MemoryError:
-        return {"error": "There is not enough memory to read this file: give a smaller one."}
-    except Exception as error:
-        return {"error": f"This file cannot be read ({type(error).__name__})."}
+    with speaking("page"):
+        try:
+            return {"result": getattr(importlib.import_module(module), function)(**arguments)}
+        except LindleyError as error:
+            return {"error": str(error)}
+        except MemoryError:
+            return {"error": "There is not enough memory to read this file: give a smaller one."}
+        except Exception as error:
+            return {"error": f"This file cannot be read ({type(error).__name__})."}
 
 
 def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:

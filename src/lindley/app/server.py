@@ -76,7 +76,8 @@ class _Server(uvicorn.Server):
 
 def _listening(port: int | None) -> socket.socket:
     for wanted in (BESIDE, 0) if port is None else (port,):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # the protocol is named, as asyncio sends at once (TCP_NODELAY) only then: else every answer waits for 40 ms
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform == "win32":  # where another program could take the port as well
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         else:

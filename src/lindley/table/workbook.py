@@ -14,6 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, iterparse
@@ -25,7 +26,7 @@ from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
 from lindley.table.header import Row, find_header
 
-__all__ = ["Hidden", "read_workbook", "rows_of_workbook"]
+__all__ = ["Hidden", "read_once", "read_workbook", "rows_of_workbook"]
 
 Hidden = Literal["include", "ignore"]
 """What is done with hidden rows and columns: they are read as if they were seen, or left out."""
@@ -93,8 +94,33 @@ def rows_of_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[
     return {name: state == "visible" for name, state in states.items()}, chosen, rows
 
 
-def _opened(file: str, data: bytes, sheet: str | None) -> tuple[dict[str, str], str, _Sheet, list[Finding]]:
-    """The sheets of a workbook, the one that is chosen, its cells, and what is to be said of the choice."""
+_Opened = tuple[dict[str, str], str, _Sheet, list[Finding]]
+"""The sheets of a workbook, the one that is chosen, its cells, and what is to be said of the choice."""
+_KEPT: ContextVar[dict[tuple[str, bytes, str | None], _Opened] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Keep what is read in memory meanwhile: whoever asks several things of one sheet waits once for it."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def _opened(file: str, data: bytes, sheet: str | None) -> _Opened:
+    kept = _KEPT.get()
+    if kept is None:
+        return _read_opened(file, data, sheet)
+    if (file, data, sheet) not in kept:
+        kept[file, data, sheet] = _read_opened(file, data, sheet)
+    states, chosen, read, findings = kept[file, data, sheet]
+    own = _Sheet(dict(read.cells), set(read.hidden_rows), read.hidden_columns)  # which `_hide` changes
+    return states, chosen, own, list(findings)
+
+
+def _read_opened(file: str, data: bytes, sheet: str | None) -> _Opened:
     _require_workbook(file, data)
     try:
         with warnings.catch_warnings():
