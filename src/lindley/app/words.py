@@ -7,6 +7,7 @@ never translated and is escaped like everything else on a page.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,6 +18,7 @@ from lindley.shown import in_marks, visible
 
 __all__ = ["LANGUAGES", "Words", "dutch"]
 
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 LANGUAGES = {"en": "English", "nl": "Nederlands"}
 
 
@@ -37,8 +39,16 @@ class Words:
 
     def __call__(self, text: str, **put_in: Any) -> str:
         """The sentence in the reader's language; English where there is no other."""
-        said = dutch().get(text, text) if self.language == "nl" else text
+        said = self._dutch(text) if self.language == "nl" else text
         return said.format(**{name: self._shown(value) for name, value in put_in.items()}) if put_in else said
+
+    def _dutch(self, text: str) -> str:
+        """What the catalogue has for a sentence, or for one with other numbers, which it calls {}."""
+        if text in dutch():
+            return dutch()[text]
+        numbers = _NUMBER.findall(text)
+        said = dutch().get(_NUMBER.sub("{}", text)) if numbers else None
+        return text if said is None else said.format(*(in_marks(each, "nl") for each in numbers))
 
     def _shown(self, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):

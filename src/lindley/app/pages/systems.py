@@ -296,7 +296,8 @@ async def validate(request: Request, form: Form) -> Response | str:
     out = f"systems/validations/{Path(found.file).stem}-{_key(what)}"
     command = ["evaluate", found.relative, stored.relative, *options, "--out", out]
     title = t("Validate {system} on {table}", system=found.file, table=stored.name)
-    return _asked(bench, "validate", title, command, out, {"system": found.file})
+    about = {"system": found.file, "criteria": limits[0].name if limits else ""}
+    return _asked(bench, "validate", title, command, out, about)
 
 
 def _key(what: list[str]) -> str:
