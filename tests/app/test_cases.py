@@ -9,32 +9,21 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lindley.app.approvals import approve, system, systems, withdraw
-from lindley.app.cases import Case
-from lindley.app.words import Words
 from lindley.app.bench import Bench
+from lindley.app.cases import Case
 from lindley.app.reader import Reader
 from lindley.app.server import guarded
+from lindley.app.words import Words
 from tests.app.conftest import HOME, PORT, Client, csv_bytes, glass, workbook
 
 NUMBER = "2026-017"
-
-
-def rows_of(items: dict[str, int], seed: int, title: str = "") -> list[list[Any]]:
-    """Items of a few measurements each, in the features of the system; items of one seed are of one source."""
-    found = glass(len(items), max(items.values()) * 2, seed)
-    header, rows = found[0], found[1:]
-    each = max(items.values()) * 2
-    picked = [header]
-    for place, (label, count) in enumerate(items.items()):
-        picked += [[label, *row[1:]] for row in rows[place * each : place * each + count]]
-    return [[title], *picked] if title else picked
 
 
 def halves(count: int = 1, seed: int = 7) -> tuple[bytes, bytes]:
@@ -53,7 +42,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small system, trained once for all tests."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "glass.csv").write_bytes(csv_bytes(glass(60, 5, 3)))
-    command = "train glass.csv --model tlm --replicates 2 --source-column item --transform log10 --out glass.safetensors"
+    command = (
+        "train glass.csv --model tlm --replicates 2 --source-column item --transform log10 --out glass.safetensors"
+    )
     subprocess.run(
         [sys.executable, "-m", "lindley", *command.split()], cwd=folder, check=True, capture_output=True
     )  # the app does so in a job; here nobody waits for its page
@@ -61,10 +52,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def bench(client: Client, trained: Path) -> Iterator[Client]:
+def bench(client: Client, trained: Path) -> Client:
     """A bench with one approved system."""
     approved(client, trained)
-    yield client
+    return client
 
 
 @pytest.fixture(scope="session")
@@ -145,7 +136,8 @@ def wait(client: Client, number: int) -> Any:
 def computed(client: Client, case: Case) -> str:
     assert begin(client, case).status_code == 303
     now = client.bench.cases.case(case.id)
-    assert now is not None and now.job is not None
+    assert now is not None
+    assert now.job is not None
     job = wait(client, now.job)
     assert job.state == "done", job.said
     return client.get(f"/cases/{case.id}").text
@@ -167,7 +159,7 @@ def test_items_features_and_units_are_seen_before_anything_is_computed(bench: Cl
     for label in ("W1", "W2", "window"):
         assert re.search(rf'<th scope="row" class="name"><bdi[^>]*>{label}</bdi></th><td class="num">', shown)
     assert "All features of the system are there." in shown
-    assert "2 traces against 1 references: 2 reports" in shown
+    assert "Traces: 2; references: 1. That makes 2 reports" in shown
     profile = bench.bench.path(f"{case.folder}/trace/lindley.yaml").read_text()
     assert profile == "source_column: item\nignore_columns:\n- remark\n"
     assert bench.bench.queue.jobs() == []
@@ -242,7 +234,7 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",
-    "formula": "=HYPERLINK(\"http://evil\")",
+    "formula": '=HYPERLINK("http://evil")',
     "path": "../../../etc/passwd",
     "windows path": r"C:\Windows\system32",
     "reserved": "CON",
@@ -259,8 +251,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("number", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_case_numbers_are_texts_and_no_more(number: str, bench: Client) -> None:
-    case = new(bench, number, trace_label=number, laboratory=number, h1=f"the pane {number.replace('{', '').replace('}', '')} broke",
-               h2="it did not break")  # fmt: skip
+    h1 = f"the pane {number.replace('{', '').replace('}', '')} broke"
+    case = new(bench, number, trace_label=number, laboratory=number, h1=h1, h2="it did not break")
     folder = bench.bench.path(case.folder)
     assert folder.parent == bench.bench.folder / "cases"
     assert re.fullmatch(r"_?[A-Za-z0-9_-]+", folder.name)
@@ -287,9 +279,7 @@ def test_hostile_case_numbers_are_texts_and_no_more(number: str, bench: Client) 
         ({"examiner": "a\x1b[2Jb"}, "characters that nobody can see"),
     ],
 )
-def test_what_cannot_be_said_is_refused_and_stays_in_the_form(
-    fields: dict[str, str], said: str, bench: Client
-) -> None:
+def test_what_cannot_be_said_is_refused_and_stays_in_the_form(fields: dict[str, str], said: str, bench: Client) -> None:
     answer = bench.submit("/cases/new", **{"case": "A-1", "examiner": "R. Okafor", "method": "G-12", **fields})
     assert answer.status_code == 422
     assert said in answer.text
@@ -414,7 +404,8 @@ def test_what_the_command_refuses_is_told_and_the_case_can_be_changed(bench: Cli
     send(bench, case, "ref", "ref.csv", halves()[1])
     assert begin(bench, case).status_code == 303
     now = bench.bench.cases.case(case.id)
-    assert now is not None and now.job is not None
+    assert now is not None
+    assert now.job is not None
     assert wait(bench, now.job).state == "failed"
     shown = bench.get(f"/cases/{case.id}").text
     assert "no LR is given for this case" in shown
@@ -486,7 +477,7 @@ def test_a_try_out_is_a_whole_case_and_stays_apart(client: Client) -> None:
     case = client.bench.cases.case(number)
     assert case is not None
     shown = client.get(f"/cases/{number}").text
-    assert "2 traces against 1 references" in shown
+    assert "Traces: 2; references: 1." in shown
     shown = computed(client, case)
     assert "nothing here is evidence" in shown
     report = client.get(f"/cases/{number}/reports/1").text

@@ -47,7 +47,18 @@ TRYOUT = "tryout"
 """The folder of try-outs, and what they are called."""
 LOG = "lindley-log.jsonl"
 ROW = "bench.json"
-NOTES = ("case", "examiner", "laboratory", "method", "h1", "h2", "trace_label", "trace_number", "ref_label", "ref_number")
+NOTES = (
+    "case",
+    "examiner",
+    "laboratory",
+    "method",
+    "h1",
+    "h2",
+    "trace_label",
+    "trace_number",
+    "ref_label",
+    "ref_number",
+)
 """What can be said of a case, by the names of a case file."""
 MOST_FILES = 200
 """Of one side."""
@@ -175,7 +186,8 @@ class Cases:
             self._require_draft(case)
             with self.bench.database.change() as database:
                 database.execute(
-                    "UPDATE cases SET number = ?, examiner = ? WHERE id = ?", (notes["case"], notes["examiner"], case.id)
+                    "UPDATE cases SET number = ?, examiner = ? WHERE id = ?",
+                    (notes["case"], notes["examiner"], case.id),
                 )
             return self._change(case.id, notes=dict(notes), words=dict(words))
 
@@ -185,7 +197,9 @@ class Cases:
             self._require_draft(case)
             plain = plain_file_name(name)
             if Path(plain).suffix.lower() not in ENDINGS:
-                raise LindleyError(f"{name[:100]}: this is no table that can be read. Give an Excel file (.xlsx) or CSV.")
+                raise LindleyError(
+                    f"{name[:100]}: this is no table that can be read. Give an Excel file (.xlsx) or CSV."
+                )
             folder = self.bench.path(case.side(which))
             here = dict(self.files(case, which))
             if len(here) >= MOST_FILES:
@@ -291,7 +305,7 @@ class Cases:
         if now_there is None or not now_there.draft:
             raise LindleyError("This case was computed, or is being computed, and is not changed any more.")
 
-    def _change(self, number: int, job: int | None | Literal[False] = False, **about: Any) -> Case:
+    def _change(self, number: int, job: int | Literal[False] | None = False, **about: Any) -> Case:
         with self.bench.database.change() as database:
             row = database.execute("SELECT * FROM cases WHERE id = ?", (number,)).fetchone()
             if row is None:

@@ -258,7 +258,7 @@ def _shown_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 LEVELS = {"K39": 2500, "Ti49": 180, "Mn55": 70, "Rb85": 2.5, "Sr88": 60, "Zr90": 55, "Ba137": 25, "Pb208": 2}
 """Features of the embedded glass that a try-out has, and about how much of each is in a window, in mg/kg."""
-SOURCES, FRAGMENTS = 150, 2
+SOURCES, FRAGMENTS = 300, 2
 
 
 def try_out(folder: str) -> dict[str, str]:
@@ -289,4 +289,3 @@ def try_out(folder: str) -> dict[str, str]:
             writer.writerows([label, *row] for label, rows in items for row in rows)
             write_atomically(places[what], text.getvalue().encode("utf-8"))
     return {what: str(place) for what, place in places.items()}
-

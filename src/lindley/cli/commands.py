@@ -74,7 +74,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Feature-based likelihood ratios for forensic source comparison.",
 )
-for command in (check, run, report, compare, train, update, info, case, verify, review, log, evaluate, keys, sign, schema):
+for command in (
+    check,
+    run,
+    report,
+    compare,
+    train,
+    update,
+    info,
+    case,
+    verify,
+    review,
+    log,
+    evaluate,
+    keys,
+    sign,
+    schema,
+):
     app.command()(command)
 app.command("app")(bench)
 app.add_typer(data_app, name="data")

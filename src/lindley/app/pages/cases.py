@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib.util
 import mimetypes
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from lindley.app.pages.tables import CHOICES, MOST_ROW, options_of
 from lindley.app.site import page, report, words
 from lindley.app.words import LANGUAGES
 from lindley.errors import LindleyError
+from lindley.pages.numerals import fixed
 from lindley.shown import CONTROLS
 
 __all__ = ["ROUTES"]
@@ -156,6 +158,7 @@ async def _show(request: Request, case: Case, problem: str = "") -> Response:
     signatures = _signatures(reports)
     return page(
         request, "case_done.html", status, job=job, found=found, number=number, doubts=doubts, signatures=signatures,
+        fixed=fixed,
         pdf=importlib.util.find_spec("weasyprint") is not None, verified=_verified(request, case),
         at={(each["trace"], each["ref"]): place for place, each in enumerate(reports, 1)}, **shared,
     )  # fmt: skip
@@ -253,7 +256,9 @@ async def read_otherwise(request: Request, form: Form) -> str:
         for name in ("source_column", "sheet"):
             if text := form.text(name)[:LONGEST]:
                 reading[name] = text
-        ignored = [name[:LONGEST] for name in form.texts("ignore_columns") if name and name != form.text("source_column")]
+        ignored = [
+            name[:LONGEST] for name in form.texts("ignore_columns") if name and name != form.text("source_column")
+        ]
         if ignored:
             reading["ignore_columns"] = ignored[:1000]
         header = form.text("header_row")
@@ -270,7 +275,9 @@ async def choose_system(request: Request, form: Form) -> Response | str:
     case, t = wanted_case(request), words(request)
     chosen = next((each for each in _offered(request, case) if each.sha256 == form.text("system")), None)
     if chosen is None:
-        return await _show(request, case, t("This system is not approved for casework, or not any more. Choose another."))
+        return await _show(
+            request, case, t("This system is not approved for casework, or not any more. Choose another.")
+        )
     request.app.state.bench.cases.choose(case, chosen)
     return f"/cases/{case.id}"
 
@@ -285,7 +292,9 @@ async def start(request: Request, form: Form) -> Response | str:
         if case.system not in _offered(request, case):
             raise LindleyError(t("This system is not approved for casework, or not any more. Choose another."))
         if bench.cases.seen(case) != seen:
-            raise LindleyError(t("The case is not what you saw: files or settings were changed meanwhile. Look at it again."))
+            raise LindleyError(
+                t("The case is not what you saw: files or settings were changed meanwhile. Look at it again.")
+            )
         found = await _evidence(request, case)
         if not found["usable"] or _one_label(case, found) is not None:
             raise LindleyError(t("The case cannot be computed as it is: see below."))
@@ -349,7 +358,9 @@ def _doubts(request: Request, case: Case, job: Job, found: Mapping[str, Any]) ->
             doubts.append(
                 t("The approval of the system was withdrawn on {date}, before this was computed.", date=last.at[:10])
                 if before
-                else t("The approval of the system was withdrawn on {date}, after this was computed.", date=last.at[:10])
+                else t(
+                    "The approval of the system was withdrawn on {date}, after this was computed.", date=last.at[:10]
+                )
             )
     return list(dict.fromkeys(doubts))
 
@@ -513,7 +524,13 @@ async def log(request: Request) -> Response:
     except LindleyError as error:
         found, problem = None, str(error)
     return page(
-        request, "log.html", found=found, problem=problem, command=typed(["log", file]), tryout=parent == TRYOUT
+        request,
+        "log.html",
+        found=found,
+        problem=problem,
+        command=typed(["log", file]),
+        tryout=parent == TRYOUT,
+        fixed=fixed,
     )
 
 
@@ -540,7 +557,7 @@ async def try_out(request: Request, form: Form) -> str:
             bench.cases.add_file(case, side, Path(places[side]).name, file)
         bench.cases.read(wanted(bench, case.id), side, {"source_column": READING["source_column"]})
     if not bench.path(SYSTEM).is_file():
-        command = ["train", stored.relative, "--model", "tlm+logistic", "--replicates", "20", *options_of(READING)]
+        command = ["train", stored.relative, "--model", "tlm-kde+logistic", "--replicates", "20", *options_of(READING)]
         title = t("Try-out: a small system of simulated glass")
         bench.queue.add("tryout", title, [*command, "--out", SYSTEM], output=SYSTEM, about={"case": case.id})
     return f"/cases/{case.id}"
@@ -554,8 +571,6 @@ def wanted(bench: Any, number: int) -> Case:
 
 
 def _tryout_system(request: Request) -> list[Chosen]:
-    import hashlib
-
     path = request.app.state.bench.path(SYSTEM)
     if not path.is_file():
         return []
