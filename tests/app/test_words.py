@@ -18,9 +18,9 @@ import lindley.app
 from lindley.app import pages
 from lindley.app.pages import compare, systems, tables
 from lindley.app.words import Words, dutch
-from lindley.pages.validation_page import METRICS
 
 FOLDER = Path(lindley.app.__file__).parent
+VALIDATION = yaml.safe_load(files("lindley.pages").joinpath("validation_words.yaml").read_text("utf-8"))
 OWN: dict[str, str] = yaml.safe_load((FOLDER / "dutch.yaml").read_text("utf-8")) or {}
 
 
@@ -46,7 +46,7 @@ CHOSEN = _values(
     systems.STATES,
     systems.SAME_LABELS,
     systems.CHARACTERISTICS,
-    [metric.title for metric in METRICS.values()],
+    [metric["title"] for each in VALIDATION.values() for metric in each["metrics"].values()],
 )
 """Sentences that templates take from dictionaries: ``t(text)``."""
 AS_IN_ENGLISH = {"Cllr", "Cllr_min", "Cllr_cal", "devPAV", "LRs", "bootstrap", "{x}"}
