@@ -13,8 +13,9 @@ function follow(element) {
     htmx.process(element);
   });
   events.addEventListener("end", () => { events.close(); window.location.reload(); });
-  events.addEventListener("error", () => { element.dataset.lost = "yes"; });
-  events.addEventListener("open", () => { delete element.dataset.lost; });
+  const lost = document.getElementById("lost");
+  events.addEventListener("error", () => { lost.hidden = false; });
+  events.addEventListener("open", () => { lost.hidden = true; });
   window.addEventListener("pagehide", () => events.close(), { once: true });
 }
 
@@ -50,6 +51,7 @@ document.addEventListener("DOMContentLoaded", () => {
 document.addEventListener("htmx:afterSwap", (event) => {
   event.target.querySelectorAll("[data-copy]").forEach(copying);
 });
+document.addEventListener("htmx:sendError", () => { document.getElementById("lost").hidden = false; });
 document.addEventListener("htmx:beforeSwap", (event) => {
   /* a refusal is shown where the answer would have been */
   if (event.detail.xhr.status >= 400) { event.detail.shouldSwap = true; event.detail.isError = false; }
