@@ -231,10 +231,12 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
     ((_, header),) = await _headers(bench, [found])
     reports = reports_of(bench, found)
     current = [each for each in reports if each.current]
+    folders = {entry.validation for entry in found.entries if entry.validation}
+    rests_on = {folder: approvals.read_validation(bench, folder) for folder in folders}
     altered = [
         entry
         for entry in found.entries
-        if entry.validation and getattr(approvals.read_validation(bench, entry.validation), "sha256", "") != entry.validation_sha256
+        if entry.validation and getattr(rests_on[entry.validation], "sha256", "") != entry.validation_sha256
     ]
     first = {"who": "", "why": "", "exception": "", "table": "", "criteria": ""}
     first["validation"] = next((str(each.job.id) for each in current if each.found.passed), "")
