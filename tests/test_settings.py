@@ -58,7 +58,7 @@ def test_a_name_cannot_close_its_mark() -> None:
     [
         (f"Leave it out with {setting('ignore', 'Fe', 'Na, %')}", "Leave it out with “leave out” above Fe, Na, %"),
         (f"Name one with {setting('source')}", "Name one with “source” above the column"),
-        (f"Say which with {setting('header_row', '3')}", "Say which with “Row of the header”"),
+        (f"Say which with {setting('header_row', '3')}", "Say which with “Row of the header”: 3"),
         (f"If so, {setting('allow_outside')}", "If so, --allow-outside"),
         (f"Name one with {setting('ignore', '{0}')}", "Name one with “leave out” above {0}"),
     ],

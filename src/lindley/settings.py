@@ -105,7 +105,9 @@ def _option(name: str) -> str:
 def _told(language: Language, name: str, values: list[str]) -> str:
     key = _COLUMNS.get(name, name)
     if language == "page" and name in _ON_A_PAGE:
-        return _ON_A_PAGE[name].format(", ".join(values) or "the column")
+        words = _ON_A_PAGE[name]
+        value = ", ".join(values)
+        return words.format(value or "the column") if "{}" in words else f"{words}: {value}" if value else words
     if language in ("page", "shell"):
         value = option_list(*values) if name in _LISTS else " ".join(map(option_value, values))
         return f"{_option(name)} {value}".rstrip()

@@ -47,6 +47,16 @@ def test_nobody_without_the_cookie_is_answered(client: Client, path: str, cookie
     assert "lindley app" in answer.text
 
 
+@pytest.mark.parametrize(
+    "others", ["a=b; {}", "{}; x", 'j|x=2|1:0; {}; "', "lindley-8760=wrong; {}", "{}; lindley-8760=", "=;;; {}"]
+)
+def test_cookies_of_other_programs_on_this_machine_keep_nobody_out(client: Client, others: str) -> None:
+    guard: Any = client.app
+    client.cookies.clear()
+    answer = client.get("/", headers={"Cookie": others.format(f"{guard.cookie}={guard.session}")})
+    assert answer.status_code == 200
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "{token}x", "{token}&token=x", "{session}"])
 def test_a_wrong_token_gives_no_cookie(client: Client, token: str) -> None:
     guard: Any = client.app

@@ -57,6 +57,13 @@ def until(queue: Queue, number: int, *states: str, within: float = 15.0) -> Job:
     raise AssertionError(f"{job} is not {states}")
 
 
+def process_of(queue: Queue, number: int) -> psutil.Process:
+    until(queue, number, "running")
+    while (row := queue.database.one("SELECT process FROM jobs WHERE id = ?", number)) is None or not row["process"]:
+        time.sleep(0.02)
+    return psutil.Process(row["process"])
+
+
 def test_jobs_are_done_one_after_the_other(queue: Queue) -> None:
     first, second = (queue.add("run", name, ["quick", name]) for name in "ab")
     queue.start()
@@ -79,10 +86,7 @@ def test_the_same_command_is_not_added_twice_while_it_waits(queue: Queue) -> Non
 def test_a_cancelled_job_ends_with_all_that_it_started_and_can_go_on(queue: Queue) -> None:
     job = queue.add("run", "a", ["children"])
     queue.start()
-    until(queue, job.id, "running")
-    row = queue.database.one("SELECT process FROM jobs")
-    assert row is not None
-    process = psutil.Process(row["process"])
+    process = process_of(queue, job.id)
     while not (children := process.children()):
         time.sleep(0.02)
     queue.cancel(job.id)
@@ -92,6 +96,22 @@ def test_a_cancelled_job_ends_with_all_that_it_started_and_can_go_on(queue: Queu
     assert not any(child.is_running() for child in children)
     queue.go_on(job.id)
     until(queue, job.id, "running")
+
+
+def test_a_cancel_that_comes_too_late_is_forgotten(queue: Queue) -> None:
+    job = queue.add("run", "a", ["slow"])
+    queue.cancel(job.id)
+    queue.cancel(job.id)  # of another browser, which has not heard of the first
+    queue.go_on(job.id)
+    queue.start()
+    until(queue, job.id, "running")
+    time.sleep(0.5)
+    assert until(queue, job.id, "running", "cancelled").state == "running"
+    done = queue.add("run", "b", ["quick"])
+    queue.cancel(job.id)
+    until(queue, done.id, "done")
+    queue.cancel(done.id)
+    assert until(queue, done.id, "done", "cancelled").state == "done"
 
 
 def test_a_job_that_waits_is_cancelled_before_it_begins(queue: Queue) -> None:
@@ -104,10 +124,7 @@ def test_a_job_that_waits_is_cancelled_before_it_begins(queue: Queue) -> None:
 def test_a_killed_process_is_told_as_broken_off(queue: Queue) -> None:
     job = queue.add("run", "a", ["slow"])
     queue.start()
-    until(queue, job.id, "running")
-    row = queue.database.one("SELECT process FROM jobs")
-    assert row is not None
-    os.kill(row["process"], signal.SIGKILL)
+    os.kill(process_of(queue, job.id).pid, signal.SIGKILL)
     assert "without a word" in until(queue, job.id, "broken").said
 
 

@@ -132,3 +132,31 @@ def test_hidden_rows_are_shown_and_asked_about_whatever_was_read_before(tmp_path
         seen = look(str(tmp_path / "glass.xlsx"), {"hidden": hidden})
         assert seen["summary"]["measurements"] == count
         assert 5 in [row["number"] for row in seen["rows"]]
+
+
+def test_a_choice_that_cannot_be_is_told_and_the_last_one_stays(client: Client) -> None:
+    number = client.upload("glass.csv", csv_bytes(glass()))
+    client.bench.choose(number, {"source_column": "item"})
+    headers = {"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf}
+    fields = {"units": "<script>", "name-0": "item", "part-0": "source"}
+    for more in ({}, {"HX-Request": "true"}):
+        answer = client.post(f"/tables/{number}/reading", data=fields, headers={**headers, **more})
+        assert answer.status_code == 200
+        assert '<div class="problem" role="alert">' in answer.text
+        assert "This table can be used." in answer.text
+        stored = client.bench.table(number)
+        assert stored is not None
+        assert stored.reading == {"source_column": "item"}
+
+
+def test_a_profile_that_does_not_read_is_told_and_can_be_passed_over(client: Client) -> None:
+    number = client.upload("glass.csv", csv_bytes([["source", *glass()[0][1:]], *glass()[1:]]))
+    stored = client.bench.table(number)
+    assert stored is not None
+    client.bench.path(stored.relative).with_name("lindley.yaml").write_text("source_colum: item\n")
+    shown = client.get(f"/tables/{number}").text
+    assert "there is no option" in shown
+    assert "read it anew" in shown
+    headers = {"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf}
+    again = client.post(f"/tables/{number}/reading", data={"forget": "yes"}, headers=headers).text
+    assert "This table can be used." in again

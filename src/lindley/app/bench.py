@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -129,7 +130,7 @@ class Bench:
             return self._stored(known)
         folder = self.folder / "tables" / sha256[:DIGITS]
         folder.mkdir(exist_ok=True)
-        beside = folder / f".{sha256}.part"
+        beside = folder / f".{secrets.token_hex(6)}.part"
         file.seek(0)
         try:
             with open(beside, "wb") as copy:

@@ -91,7 +91,7 @@ FORGET_AFTER = 7 * 24 * 3600.0
 class Database:
     """Rows by name; ``change`` is one transaction."""
 
-    def __init__(self, path: Path, *more: str) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
         try:
@@ -105,8 +105,6 @@ class Database:
             self._put_aside()
             self._open()
         with self.change() as database:
-            for text in more:
-                database.executescript(text)
             database.execute("DELETE FROM once WHERE sent < ?", (time.time() - FORGET_AFTER,))
 
     def _open(self) -> None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -130,11 +129,9 @@ class Guard:
         return None
 
     def _known(self, headers: Headers) -> bool:
-        try:
-            found = SimpleCookie("; ".join(headers.getlist("cookie")))
-        except CookieError:
-            return False
-        return self.cookie in found and _same(found[self.cookie].value, self._session)
+        """Whether one of the cookies is ours: other programs on this machine may have set some of any kind."""
+        given = (each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";"))
+        return any(name == self.cookie and _same(value, self._session) for name, _, value in given)
 
 
 def _same(given: str, secret: str) -> bool:

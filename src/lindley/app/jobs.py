@@ -197,6 +197,7 @@ class Queue:
 
     def go_on(self, number: int) -> None:
         """Do a job that ended before it was done once more: the same command, which uses what is finished."""
+        self._cancelled.discard(number)
         with self.database.change() as database:
             database.execute(
                 "UPDATE jobs SET state = 'waiting', said = '', started = NULL, ended = NULL, process = NULL "
@@ -212,7 +213,8 @@ class Queue:
             waiting = database.execute(
                 "UPDATE jobs SET state = 'cancelled', ended = ? WHERE id = ? AND state = 'waiting'", (now(), number)
             )
-        if not waiting.rowcount:
+            running = database.execute("SELECT id FROM jobs WHERE id = ? AND state = 'running'", (number,)).fetchone()
+        if not waiting.rowcount and running is not None:
             self._cancelled.add(number)
         self._write(number)
         self._wake.set()
@@ -259,6 +261,8 @@ class Queue:
         separate: dict[str, Any] = {"start_new_session": True}
         if sys.platform == "win32":
             separate = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+        with self.database.change() as database:  # first: if the machine goes off now, it is known to have begun
+            database.execute("UPDATE jobs SET state = 'running', started = ? WHERE id = ?", (now(), row["id"]))
         with open(place / OUTPUT, "wb") as output:
             started = psutil.Popen(
                 [*PROGRAM, *json.loads(row["command"])],
@@ -268,8 +272,8 @@ class Queue:
             started.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
         with self.database.change() as database:
             database.execute(
-                "UPDATE jobs SET state = 'running', started = ?, process = ?, process_started = ? WHERE id = ?",
-                (now(), started.pid, started.create_time(), row["id"]),
+                "UPDATE jobs SET process = ?, process_started = ? WHERE id = ?",
+                (started.pid, started.create_time(), row["id"]),
             )
         self._write(row["id"])
         return started

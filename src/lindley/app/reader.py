@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, Any
 
@@ -54,10 +55,11 @@ class Reader:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "reader")  # who has to wait holds up nobody but those behind
 
     async def ask(self, question: str, **arguments: Any) -> Any:
         """The answer to a question; what a user can mend comes as a `LindleyError`."""
-        return await asyncio.to_thread(self._ask, question, arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question, arguments)
 
     def _ask(self, question: str, arguments: dict[str, Any]) -> Any:
         with self._lock:
@@ -113,9 +115,12 @@ class Reader:
                         pipe.close()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, also one that is at work."""
+        if self._process is not None:
+            self._process.kill()
         with self._lock:
             self._end()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def answer(question: str, arguments: dict[str, Any]) -> dict[str, Any]:

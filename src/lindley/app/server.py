@@ -55,9 +55,13 @@ def serve(
             ws="none", http="h11", loop="asyncio", timeout_graceful_shutdown=2, h11_max_incomplete_event_size=65536,
         )  # fmt: skip
         server = _Server(config, lambda: _open(folder, address, browser, say))
-        server.run(sockets=[listening])
-        with suppress(OSError):
-            (folder / DOOR).unlink()
+        try:
+            with suppress(KeyboardInterrupt):  # by which it is ended
+                server.run(sockets=[listening])
+        finally:
+            with suppress(OSError):
+                (folder / DOOR).unlink()
+    say("The bench is closed.")
 
 
 class _Server(uvicorn.Server):

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from lindley.app.bench import Stored
@@ -97,12 +97,19 @@ async def read_otherwise(request: Request, form: Form) -> Response:
     """Another part of a column, header, sheet or setting: checked again at once."""
     stored, bench = wanted_table(request), request.app.state.bench
     reading = _reading(stored, form)
-    if not form.text("forget") and bench.path(stored.relative).with_name("lindley.yaml").exists():
+    if bench.path(stored.relative).with_name("lindley.yaml").exists():
         reading["no_profile"] = True  # the form says all that there is to say
     bench.choose(stored.id, reading)
+    problem = ""
+    try:
+        await bench.look(wanted_table(request))
+    except LindleyError as error:  # such as a unit that is none: what was chosen before stays
+        problem = str(error)
+        bench.choose(stored.id, stored.reading)
+    shown = await _shown(request, wanted_table(request), problem)
     if request.headers.get("hx-request") == "true":
-        return HTMLResponse(await _shown(request, wanted_table(request)))
-    return RedirectResponse(f"/tables/{stored.id}", 303)
+        return HTMLResponse(shown)
+    return page(request, "table.html", stored=stored, shown=shown)
 
 
 def _reading(stored: Stored, form: Form) -> dict[str, Any]:

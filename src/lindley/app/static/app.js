@@ -3,8 +3,6 @@
 "use strict";
 
 function follow(element) {
-  if (element.dataset.following) return;
-  element.dataset.following = "yes";
   const events = new EventSource(element.dataset.events);
   events.addEventListener("part", (event) => {
     const focused = document.activeElement && element.contains(document.activeElement) ? document.activeElement.id : "";
@@ -12,9 +10,18 @@ function follow(element) {
     if (focused) document.getElementById(focused)?.focus();
     htmx.process(element);
   });
-  events.addEventListener("end", () => { events.close(); window.location.reload(); });
-  events.addEventListener("error", () => { element.dataset.lost = "yes"; });
-  events.addEventListener("open", () => { delete element.dataset.lost; });
+  events.addEventListener("end", () => { events.close(); document.removeEventListener("visibilitychange", leave); window.location.reload(); });
+  const lost = document.getElementById("lost");
+  events.addEventListener("error", () => { lost.hidden = false; });
+  events.addEventListener("open", () => { lost.hidden = true; });
+  /* a browser has six connections for a bench: a page that nobody sees gives its own back */
+  const leave = () => {
+    if (document.visibilityState !== "hidden") return;
+    events.close();
+    document.removeEventListener("visibilitychange", leave);
+    document.addEventListener("visibilitychange", () => follow(element), { once: true });
+  };
+  document.addEventListener("visibilitychange", leave);
   window.addEventListener("pagehide", () => events.close(), { once: true });
 }
 
@@ -50,6 +57,7 @@ document.addEventListener("DOMContentLoaded", () => {
 document.addEventListener("htmx:afterSwap", (event) => {
   event.target.querySelectorAll("[data-copy]").forEach(copying);
 });
+document.addEventListener("htmx:sendError", () => { document.getElementById("lost").hidden = false; });
 document.addEventListener("htmx:beforeSwap", (event) => {
   /* a refusal is shown where the answer would have been */
   if (event.detail.xhr.status >= 400) { event.detail.shouldSwap = true; event.detail.isError = false; }
