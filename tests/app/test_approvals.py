@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,37 @@ def test_two_who_approve_at_once_leave_one_approval(client: Client) -> None:
     with pytest.raises(LindleyError, match=r"approved already, by A\. Analyst"):
         approve(bench, one, who="B", name="two")
     assert len(again(bench, one).entries) == 1
+
+
+def test_of_many_who_approve_at_the_same_moment_one_does(client: Client) -> None:
+    bench = client.bench
+    one = put(bench)
+    passed = validation(bench, one)
+
+    def decide(number: int) -> str:
+        try:
+            approvals.approve(bench, T, one.id, one.sha256, f"Analyst {number}", "good", passed, "")
+        except LindleyError as error:
+            return str(error)
+        return "approved"
+
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(decide, range(16)))
+    assert said.count("approved") == 1
+    assert sum("approved already" in each for each in said) == 15
+    assert len(again(bench, one).entries) == 1
+    assert again(bench, one).state == "approved"
+
+
+def test_a_validation_that_was_changed_after_the_approval_is_told(client: Client) -> None:
+    one = approve(client.bench, put(client.bench))
+    told = "its figures were changed since"
+    assert told not in client.get(f"/systems/{one.id}").text
+    place = client.bench.folder / "systems/validations/one/validation.json"
+    place.write_text(place.read_text().replace("new.csv", "other.csv"))
+    assert told in client.get(f"/systems/{one.id}").text
+    place.unlink()
+    assert told in client.get(f"/systems/{one.id}").text
 
 
 @pytest.mark.parametrize(

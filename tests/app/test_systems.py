@@ -6,6 +6,7 @@ import re
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lindley.app import approvals
@@ -16,7 +17,6 @@ from lindley.cli.options import EVALUATE_READING
 from lindley.system.names import ModelName
 from tests.app.conftest import HOME, Client, csv_bytes, glass
 from tests.app.test_approvals import GOLDEN, put, validation
-from tests.casework.factory import FEATURES, items
 
 NASTY = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7 * 7 }} \u202e"
 CRITERIA = "accuracy:\n  cllr: {at_most: 0.000001}\nmisleading_evidence:\n  same: {at_most: 1}\n"
@@ -24,8 +24,13 @@ CRITERIA = "accuracy:\n  cllr: {at_most: 0.000001}\nmisleading_evidence:\n  same
 
 def new_rows(sources: int = 20) -> list[list[Any]]:
     """Measurements in the features of the golden systems, which have not seen them."""
-    measured = [each.round(5).tolist() for each in items(77, sources, 3)]
-    return [["item", *FEATURES], *([f"N{k}", *row] for k, rows in enumerate(measured) for row in rows)]
+    draw = np.random.default_rng(77)
+    means = draw.normal(size=(sources, 4)) @ (np.eye(4) + 0.6 * np.tri(4, k=-1)).T
+    rows = np.repeat(means, 3, axis=0) + 0.12 * draw.normal(size=(3 * sources, 4))
+    return [
+        ["item", "K39", "Ti49", "Mn55", "Rb85"],
+        *([f"N{k // 3}", *row] for k, row in enumerate(rows.round(5).tolist())),
+    ]
 
 
 def table(client: Client, name: str = "glass.csv", sources: int = 30, seed: int = 0) -> int:

@@ -31,6 +31,13 @@ def dutch() -> dict[str, str]:
     return found
 
 
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """The sentences of the catalogue with {} in them, those with most words first."""
+    found = sorted((text for text in dutch() if "{}" in text), key=len, reverse=True)
+    return [(re.compile("(.+?)".join(map(re.escape, text.split("{}"))), re.DOTALL), dutch()[text]) for text in found]
+
+
 class Words:
     """Sentences in the language of one reader."""
 
@@ -43,12 +50,15 @@ class Words:
         return said.format(**{name: self._shown(value) for name, value in put_in.items()}) if put_in else said
 
     def _dutch(self, text: str) -> str:
-        """What the catalogue has for a sentence, or for one with other numbers, which it calls {}."""
+        """What the catalogue has for a sentence; of one that came with names and numbers in it, what it has with {} there."""
         if text in dutch():
             return dutch()[text]
-        numbers = _NUMBER.findall(text)
-        said = dutch().get(_NUMBER.sub("{}", text)) if numbers else None
-        return text if said is None else said.format(*(in_marks(each, "nl") for each in numbers))
+        for pattern, said in _patterns():
+            if found := pattern.fullmatch(text):
+                return said.format(
+                    *(in_marks(part, "nl") if _NUMBER.fullmatch(part) else part for part in found.groups())
+                )
+        return text
 
     def _shown(self, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):

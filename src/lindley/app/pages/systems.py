@@ -231,6 +231,11 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
     ((_, header),) = await _headers(bench, [found])
     reports = reports_of(bench, found)
     current = [each for each in reports if each.current]
+    altered = [
+        entry
+        for entry in found.entries
+        if entry.validation and getattr(approvals.read_validation(bench, entry.validation), "sha256", "") != entry.validation_sha256
+    ]
     first = {"who": "", "why": "", "exception": "", "table": "", "criteria": ""}
     first["validation"] = next((str(each.job.id) for each in current if each.found.passed), "")
     jobs = [job for job in bench.queue.jobs("validate") if job.about.get("system") == found.file and job.active]
@@ -238,7 +243,7 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
         request, "system.html", 422 if problem else 200, system=found, header=header, states=STATES, reports=reports,
         current=current, characteristics=CHARACTERISTICS, tables=bench.tables(), criteria=all_criteria(bench), jobs=jobs,
         chosen={**first, **(chosen or {})}, problem=problem, number=number, fixed=fixed, address=address,
-        same_labels=SAME_LABELS,
+        same_labels=SAME_LABELS, altered=altered,
     )  # fmt: skip
 
 
