@@ -140,7 +140,7 @@ async def one(request: Request) -> Response:
 
 
 async def _show(request: Request, case: Case, problem: str = "") -> Response:
-    bench = request.app.state.bench
+    bench, t = request.app.state.bench, words(request)
     job = bench.cases.job(case)
     training = _training(request) if case.tryout else None
     status = 422 if problem else 200
@@ -156,9 +156,11 @@ async def _show(request: Request, case: Case, problem: str = "") -> Response:
     number = min(max(number, 1), max(len(reports), 1))
     doubts = _doubts(request, case, job, found)
     signatures = _signatures(reports)
+    places = [str(job.output) if Path(str(job.output)).suffix else f"{job.output}/{each['name']}" for each in reports]
+    signing = typed(["review", *places, "--reviewer", t("NAME"), "--log", case.log])
     return page(
         request, "case_done.html", status, job=job, found=found, number=number, doubts=doubts, signatures=signatures,
-        fixed=fixed,
+        fixed=fixed, signing=signing,
         pdf=importlib.util.find_spec("weasyprint") is not None, verified=_verified(request, case),
         at={(each["trace"], each["ref"]): place for place, each in enumerate(reports, 1)}, **shared,
     )  # fmt: skip
@@ -493,9 +495,10 @@ async def verified(request: Request) -> Response:
     job, bench = wanted_job(request, "verify"), request.app.state.bench
     printed = bench.queue.printed(job.id)
     cases = [bench.cases.case(number) for number in job.about.get("cases", ())]
+    outcome = _outcome(job, printed)
     return page(
-        request, "verified.html", job=job, shown=shown_job(request, job), printed=printed,
-        cases=[case for case in cases if case is not None], outcome=_outcome(job, printed),
+        request, "verified.html", job=job, shown=shown_job(request, job), told=printed if outcome else "",
+        printed="" if outcome else printed, cases=[case for case in cases if case is not None], outcome=outcome,
     )  # fmt: skip
 
 
