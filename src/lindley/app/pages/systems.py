@@ -20,7 +20,7 @@ from lindley.app.approvals import ENDING, System, Validated
 from lindley.app.bench import Bench, Stored
 from lindley.app.files import plain_file_name, write_whole
 from lindley.app.forms import Form, post
-from lindley.app.jobs import Job
+from lindley.app.jobs import Job, typed
 from lindley.app.pages.jobs import ADDRESSES, address, shown_job, wanted_job
 from lindley.app.pages.tables import options_of
 from lindley.app.site import page, report, words
@@ -245,7 +245,7 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
         request, "system.html", 422 if problem else 200, system=found, header=header, states=STATES, reports=reports,
         current=current, characteristics=CHARACTERISTICS, tables=bench.tables(), criteria=all_criteria(bench), jobs=jobs,
         chosen={**first, **(chosen or {})}, problem=problem, number=number, fixed=fixed, address=address,
-        same_labels=SAME_LABELS, altered=altered,
+        same_labels=SAME_LABELS, altered=altered, command=typed(["info", found.relative]),
     )  # fmt: skip
 
 
