@@ -286,6 +286,12 @@ class Cases:
             job = self.job(case)
             if job is not None and (job.active or job.state == "done"):
                 raise LindleyError("This case is computed, or is being computed: begin another one.")
+            if job is not None and job.output is not None:
+                left = self.bench.path(
+                    job.output
+                )  # by a command that was broken off: it is no result of what comes next
+                with suppress(FileNotFoundError):
+                    left.replace(left.with_name(f"{left.stem}-broken-off-{job.id}{left.suffix}"))
             self._change(case.id, job=None)
 
     def _command(self, case: Case, system: Chosen, items: Mapping[Side, Sequence[str]]) -> tuple[list[str], str]:

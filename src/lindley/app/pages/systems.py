@@ -234,7 +234,8 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
     altered = [
         entry
         for entry in found.entries
-        if entry.validation and getattr(approvals.read_validation(bench, entry.validation), "sha256", "") != entry.validation_sha256
+        if entry.validation
+        and getattr(approvals.read_validation(bench, entry.validation), "sha256", "") != entry.validation_sha256
     ]
     first = {"who": "", "why": "", "exception": "", "table": "", "criteria": ""}
     first["validation"] = next((str(each.job.id) for each in current if each.found.passed), "")
