@@ -7,7 +7,7 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: demo test lint format docs bench test-lir bench-lir clean
+.PHONY: demo test lint format docs bench test-lir bench-lir bundle bundle-test clean
 export NO_MKDOCS_2_WARNING := 1
 
 demo: .venv/installed
@@ -16,17 +16,17 @@ demo: .venv/installed
 # One thread a process: two processes with two threads each would wait for one another more than they work.
 test: export OMP_NUM_THREADS = 1
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests bench docs/theme
-	$(BIN)/ruff format --check src tests bench docs/theme
+	$(BIN)/ruff check src tests bench bundle docs/theme
+	$(BIN)/ruff format --check src tests bench bundle docs/theme
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/installed-dev
-	$(BIN)/ruff check --fix src tests bench docs/theme
-	$(BIN)/ruff format src tests bench docs/theme
+	$(BIN)/ruff check --fix src tests bench bundle docs/theme
+	$(BIN)/ruff format src tests bench bundle docs/theme
 
 docs: .venv/installed-dev
 	$(BIN)/python -m mkdocs build --strict
@@ -51,8 +51,21 @@ bench-lir: .venv-lir/installed
 	.venv-lir/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lir]' pytest pytest-xdist hypothesis
 	@touch $@
 
+# What is carried to machines without a network, into dist/: make bundle PLATFORM=win_amd64 PY=3.12. PLATFORM is win_amd64,
+# linux_x86_64 or macosx_arm64; without, both are those of this machine. BUNDLE takes more options (python -m bundle --help).
+ALL_PLATFORMS := linux_x86_64 win_amd64 macosx_arm64
+bundle_options = $(if $(PY),--python $(PY)) $(BUNDLE)
+
+bundle: .venv/installed
+	$(BIN)/python -m bundle $(if $(PLATFORM),--platform $(PLATFORM)) $(bundle_options)
+
+# Makes the bundles of all platforms (or of PLATFORM), sees that pip finds everything in them without an index, and installs the
+# one for this machine where there is no network, and evaluates a case with it. Takes some minutes, a network and 3 GB of disk.
+bundle-test: .venv/installed
+	for platform in $(or $(PLATFORM),$(ALL_PLATFORMS)); do $(BIN)/python -m bundle --platform $$platform --prove $(bundle_options) || exit 1; done
+
 clean:
-	rm -rf .venv .venv-lir results site
+	rm -rf .venv .venv-lir results site dist
 
 .venv/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "lindley needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }

@@ -114,7 +114,7 @@ def _orders(n: int, training: Training, seed: int) -> Iterator[list[Index]]:
     shuffle, number = Shuffle.draw([n], training.epochs, [seed]), n_batches(n, training.batch)
     edges = [round(n * b / number) for b in range(number + 1)]
     for epoch in range(training.epochs):
-        order = shuffle.take(torch.tensor([epoch]), torch.arange(n, dtype=torch.float64)[None])[0].tolist()
+        order = shuffle.of(torch.tensor([epoch]))[0].tolist()
         yield [order[begin:end] for begin, end in pairwise(edges)]
 
 

@@ -143,6 +143,7 @@ def _machines(results: Sequence[Result]) -> Table:
         "threads": lambda r: str(r["machine"]["threads"]),
         "memory": lambda r: _gib(r["machine"]["bytes"]),
         "GPU": lambda r: _gpu(r["machine"]["gpu"]),
+        "lindley": lambda r: r["machine"]["lindley"],
         "torch": lambda r: r["machine"]["torch"],
         "NumPy": lambda r: r["machine"]["numpy"],
         "Python": lambda r: r["machine"]["python"],
@@ -310,8 +311,23 @@ def _paper(results: Sequence[Result]) -> Table:
             ]  # fmt: skip
         rows.append([f"`{name}`", *cells])
     header = ["the paper's trainings", *(cell for p in places for cell in (p.label, "test Cllr"))]
-    notes = [f"{letter}{s['runs']} runs × {s['epochs']} epochs" for letter, s in _sections(results, "paper")]
+    totals = [_total(place) for place in places]
+    rows.append(["all six, one after the other", *(cell for one, _ in totals for cell in (one, ""))])
+    rows.append(["all six, side by side", *(cell for _, all_six in totals for cell in (all_six, ""))])
+    notes = [
+        f"{letter}{s['runs']} runs × {s['epochs']} epochs; to integrate the varying variance out took "
+        f"{duration(max(row['integration'] for row in s['rows']))} each at most, and is counted in *side by side*"
+        for letter, s in _sections(results, "paper")
+    ]
     return Table("The paper's six trainings", header, rows, notes)
+
+
+def _total(place: Column) -> tuple[str, str]:
+    """Seconds of all trainings of a column, one after the other and side by side."""
+    together = place.result["paper"]["together"].get(place.device)
+    return duration(sum(row["seconds"] for row in place.rows("paper"))), DASH if together is None else duration(
+        together
+    )
 
 
 def _curves(results: Sequence[Result]) -> Table:

@@ -18,6 +18,7 @@ from typing import Any
 __all__ = [
     "CONTROLS",
     "as_text_cell",
+    "csv_bytes",
     "file_name",
     "from_text_cell",
     "in_marks",
@@ -99,6 +100,11 @@ def as_text_cell(text: str) -> str:
     ("'=1+1", "''=1+1", 'pane 1')
     """
     return _FORMULA.sub(r"\1\2'", text)
+
+
+def csv_bytes(text: str) -> bytes:
+    """A CSV file that people open: UTF-8, with a byte-order mark where there are letters that Excel would take for others."""
+    return text.encode("utf-8" if text.isascii() else "utf-8-sig")
 
 
 def from_text_cell(text: str) -> str:

@@ -96,7 +96,7 @@ def test_a_csv_names_reported_and_calculated(folder: Path) -> None:
     run(folder, "--out", folder / "matrix.csv")
     raw, bounded = expected(folder)
     assert (raw != bounded).any()
-    with (folder / "matrix.csv").open(encoding="utf-8", newline="") as file:
+    with (folder / "matrix.csv").open(encoding="utf-8-sig", newline="") as file:
         head, *rows = csv.reader(file)
     assert head == ["trace", "log10_lr", *REFS]
     assert [row[0] for row in rows[:3]] == ["'=1+1", "'@SUM(A1)", "../../t<3>"]

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest, lock_file
+from lindley.table.table import require_name
 from lindley.version import __version__
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def entry_of(evaluated: Case | Batch, notes: Notes, report: Path | None) -> dict
 
 def require_log(path: Path) -> None:
     """Refuse a log that cannot be added to, before the work and not after it: every entry of it is checked, once."""
+    require_name(path)
     if not path.parent.is_dir():
         raise LindleyError(f"--log {path}: there is no folder {path.parent}. Make it first.")
     if path.exists():

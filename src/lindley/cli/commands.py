@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import typer.core
 
 from lindley.cli.app import app as bench
 from lindley.cli.case import case
-from lindley.cli.console import fail, plain_warnings, say, stderr
+from lindley.cli.console import fail, plain_warnings, say, speak_everywhere, stderr
 from lindley.cli.evaluate import evaluate
 from lindley.cli.events import tell
 from lindley.cli.experiment import Interrupted, compare, report, run, schema
@@ -107,10 +106,7 @@ def main() -> None:
 
 
 def _main() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
-            # Windows would write another into a pipe, which knows few of our letters
-            stream.reconfigure(encoding="utf-8")
+    speak_everywhere()
     try:
         with plain_warnings():
             app()

@@ -6,6 +6,9 @@ not sent (`lindley.shown.visible`), and no figure is cut, however narrow the ter
 
 from __future__ import annotations
 
+import codecs
+import io
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +33,7 @@ __all__ = [
     "say_json",
     "say_prose",
     "show_progress",
+    "speak_everywhere",
     "warn",
 ]
 
@@ -38,6 +42,35 @@ NARROWEST = 40
 """Columns that a table takes at least; a terminal that has fewer breaks the lines itself."""
 NAMES = 0.4
 """Of the width of a table that is too wide, for the columns of names."""
+
+
+SPELLED = {
+    "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "×": "x", "·": "*", "…": "...", "→": "->", "≈": "~",
+    "\u202f": " ", "\u00a0": " ", "‘": "'", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+"""Marks by letters that every console has: the minus of an LR is not to become a question mark."""
+
+
+def speak_everywhere() -> None:
+    """Let standard output and standard error take every letter.
+
+    Into a pipe or a file goes UTF-8: Windows would write another encoding, which knows few of our letters. A console that
+    knows few of them, as old ones of Windows, gets the others spelled.
+    """
+    codecs.register_error("lindley-spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="lindley-spelled")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(SPELLED.get(each) or each.encode("unicode_escape").decode("ascii") for each in letters), error.end
 
 
 def stderr() -> Console:

@@ -311,6 +311,9 @@ def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] 
     """Refuse before the work, and not after it: a place that cannot be written, and what is there unless ``force``."""
     if out.suffix.lower() not in endings:
         raise LindleyError(f"--out {out}: give a file that ends in {', '.join(endings)}")
+    from lindley.table.table import require_name
+
+    require_name(out)
     if not out.parent.is_dir():
         raise LindleyError(f"--out {out}: there is no folder {out.parent}. Make it first.")
     inside = any(path.is_dir() and out.resolve().parent == path.resolve() for path in inputs)

@@ -21,6 +21,7 @@ import io
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
@@ -408,7 +409,8 @@ def _settings(experiment: Experiment) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """A name for a folder; what is left out of a long one is told by a digest."""
+    """A name for a folder on every disk; what is left out of a long one is told by a digest."""
+    name = re.sub(r'[<>:"|?*]', "_", name).rstrip(" .")
     if len(name.encode()) <= LONGEST:
         return name
     kept = name.encode()[: LONGEST - 9].decode("utf-8", "ignore")

@@ -173,7 +173,7 @@ class NormalBetween(AxisLaw):
         b = self.var
         delta = b * d + b * e + d * e
         x, y = x - self.mean, y - self.mean
-        quadratic = x**2 * b**2 / ((b + d) * delta) + y**2 * b**2 / ((b + e) * delta)
+        quadratic = x**2 * (b**2 / ((b + d) * delta)) + y**2 * (b**2 / ((b + e) * delta))
         return 0.5 * (((b + d) * (b + e) / delta).log() - quadratic) + x * y * (b / delta)
 
     def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
@@ -184,8 +184,8 @@ class NormalBetween(AxisLaw):
         b = self.var
         delta = b * d + b * e + d * e
         x, y = x - self.mean, y - self.mean
-        rows = 0.5 * (((b + d) * (b + e) / delta).log() - x**2 * b**2 / ((b + d) * delta)).sum(-1)
-        columns = -0.5 * (y**2 * b**2 / ((b + e) * delta)).sum(-1)
+        rows = 0.5 * (((b + d) * (b + e) / delta).log() - x**2 * (b**2 / ((b + d) * delta))).sum(-1)
+        columns = -0.5 * (y**2 * (b**2 / ((b + e) * delta))).sum(-1)
         return coupled(x * (b / delta), y, rows, columns)
 
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["at_a_time", "one_thread", "or_stop", "pieces", "room", "side_by_side", "workspace"]
+__all__ = ["at_a_time", "keep_memory", "one_thread", "or_stop", "pieces", "room", "side_by_side", "workspace"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -78,6 +78,15 @@ def room(*shape: int) -> Tensor | None:
     part = _LENT.memory[_LENT.used : _LENT.used + size]
     _LENT.used += size
     return part.view(shape)
+
+
+def keep_memory() -> None:
+    """Ask that memory which is freed and needed again a moment later stays with the process.
+
+    glibc gives what is free above a limit back to the system, and then gets it again page by page: of an epoch of training that
+    was a quarter. The limit is twice the largest block that was ever freed, up to 32 MiB.
+    """
+    torch.empty(28 << 20, dtype=torch.uint8)
 
 
 @contextmanager

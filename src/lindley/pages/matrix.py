@@ -17,7 +17,7 @@ from lindley.pages.case_page import identity, logo, page_words, sentences
 from lindley.pages.case_words import WORDS, batch_bounds, matrix_cells
 from lindley.pages.page import own, render_page
 from lindley.pages.pdf import page_as_pdf
-from lindley.shown import as_text_cell, json_text, visible
+from lindley.shown import as_text_cell, csv_bytes, json_text, visible
 from lindley.version import __version__
 
 __all__ = ["matrix_file", "report_names"]
@@ -40,8 +40,9 @@ def matrix_file(batch: Batch, ending: str, reports: Mapping[tuple[int, int], str
         return page_as_pdf(_page(batch, {}, MOST_ON_PAPER))
     if ending == ".xlsx":
         return _workbook(batch)
-    text = json_text(batch.to_json()) + "\n" if ending == ".json" else _csv(batch)
-    return text.encode("utf-8")
+    if ending == ".json":
+        return (json_text(batch.to_json()) + "\n").encode("utf-8")
+    return csv_bytes(_csv(batch))
 
 
 def report_names(batch: Batch) -> dict[tuple[int, int], str]:

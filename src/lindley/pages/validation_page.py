@@ -5,7 +5,6 @@ and as rows for a terminal: the names of its figures, how to read them, and what
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -37,7 +36,7 @@ from lindley.plot import draw_ece, draw_tippett
 from lindley.shown import json_text
 from lindley.system.provenance import today, versions
 from lindley.system.system import System
-from lindley.table.table import Table
+from lindley.table.table import Table, put_in_place
 from lindley.version import __version__
 
 __all__ = [
@@ -96,7 +95,7 @@ def write_pair(
             for name, data in files.items():
                 (Path(beside) / name).write_bytes(data)
             for name in files:
-                os.replace(Path(beside) / name, folder / name)
+                put_in_place(Path(beside) / name, folder / name)
         if not pdf:
             (folder / on_paper).unlink(missing_ok=True)  # of what this page said before
     except OSError as error:

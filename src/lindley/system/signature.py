@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lindley.errors import LindleyError
-from lindley.table.table import write_atomically
+from lindley.table.table import require_name, write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -35,6 +35,7 @@ def make_keys(name: Path) -> tuple[Path, Path]:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     private, public = (name.with_name(f"{name.name}.{which}.pem") for which in ("private", "public"))
+    require_name(private)
     if there := [path for path in (private, public) if path.exists()]:
         raise LindleyError(f"{there[0]} is there already, and systems may be signed with it. Give another name.")
     key = Ed25519PrivateKey.generate()

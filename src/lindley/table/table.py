@@ -6,27 +6,46 @@ import csv
 import hashlib
 import io
 import os
+import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
-from lindley.shown import as_text_cell
+from lindley.shown import as_text_cell, csv_bytes
 from lindley.table.scaling import Transform
 
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = ["ROLES", "Table", "export_csv", "with_unit", "write_atomically", "write_new"]
+__all__ = [
+    "ROLES",
+    "Table",
+    "export_csv",
+    "put_in_place",
+    "refused_by_windows",
+    "require_name",
+    "with_unit",
+    "write_atomically",
+    "write_new",
+]
 
 ROLES = ("source", "group", "instance")
 """The columns of labels, by their names where nobody gives others."""
+ON_WINDOWS = os.name == "nt"
+WINDOWS_PATH = 259
+"""Letters of a path on Windows, unless the machine was told to allow more."""
+PATIENCE = 2.0
+"""Seconds to wait for a program that looks into a new file, as virus scanners on Windows do."""
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[1-9¹²³]) *(\..*)?", re.IGNORECASE)
+_NO_LETTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +164,7 @@ def with_unit(name: str, unit: str | None) -> str:
 
 
 def export_csv(table: Table, path: str | Path, *, replace: bool = True) -> None:
-    """Write source, group (if any differs from its source), instance and features: commas, points, UTF-8.
+    """Write source, group (if any differs from its source), instance and features: commas, points, UTF-8 as Excel reads it.
 
     Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same ones. A label that a
     spreadsheet program would take for a formula stands behind an apostrophe, which `read_table` takes off.
@@ -162,7 +181,7 @@ def export_csv(table: Table, path: str | Path, *, replace: bool = True) -> None:
     writer.writerow(["source", *(["group"] if grouped else []), "instance", *map(as_text_cell, table.header)])
     for *row_labels, values in zip(*labels, table.values.tolist(), strict=True):
         writer.writerow([*map(as_text_cell, row_labels), *map(repr, values)])
-    write_atomically(Path(path), text.getvalue().encode("utf-8"), replace=replace)
+    write_atomically(Path(path), csv_bytes(text.getvalue()), replace=replace)
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
@@ -172,6 +191,7 @@ def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
     """
     if not path.name or "\0" in str(path):
         raise LindleyError(f"'{path}' is not the name of a file. Give one, such as results.csv.")
+    require_name(path)
     beside = path.with_name(f".{path.name[:50]}.{os.getpid()}.part")  # no name is too long for its last letters
     claimed = False
     try:
@@ -179,13 +199,19 @@ def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
         if not replace:
             path.open("xb").close()  # takes the name, or finds it taken
             claimed = True
-        os.replace(beside, path)
+        put_in_place(beside, path)
     except FileExistsError:
         raise LindleyError(f"{path} is there already. Give another name, or remove it first.") from None
     except OSError as error:
         if claimed:
             with suppress(OSError):
                 path.unlink()
+        letters = len(str(path.absolute()))
+        if ON_WINDOWS and letters > WINDOWS_PATH:
+            raise LindleyError(
+                f"{path} cannot be written ({error.strerror or error}). With its folders, its name has {letters} letters, and "
+                f"Windows allows {WINDOWS_PATH} letters as a rule. Choose a folder with a shorter name, such as C:\\cases."
+            ) from error
         raise LindleyError(
             f"{path} cannot be written ({error.strerror or error}). "
             "Check that the folder is there and may be written to, and close the file if Excel has it open."
@@ -193,6 +219,45 @@ def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
     finally:
         with suppress(OSError):  # it was renamed, or could never be made
             beside.unlink()
+
+
+def put_in_place(beside: Path, path: Path) -> None:
+    """Give a file that is written in full its name, and wait a moment where another program is looking into one of them.
+
+    On Windows no file is renamed or replaced that somebody has open.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            os.replace(beside, path)
+            return
+        except PermissionError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def require_name(path: Path) -> None:
+    """Refuse a name that Windows would not take, or would take for something else, where this is Windows."""
+    if ON_WINDOWS and (why := refused_by_windows(path)):
+        raise LindleyError(f"'{path}' cannot be the name of a file on Windows: {why}. Give another name.")
+
+
+def refused_by_windows(path: str | Path) -> str | None:
+    """Why Windows has no such file or folder; none if it can.
+
+    >>> refused_by_windows("2026:017.html")
+    "':' cannot be in a name"
+    """
+    whole = PureWindowsPath(path)
+    for part in whole.parts[bool(whole.anchor) :]:
+        if found := _NO_LETTERS.search(part):
+            return f"{found[0]!r} cannot be in a name"
+        if _DEVICE.fullmatch(part):
+            return f"it keeps the name '{part.partition('.')[0].strip()}' for a device"
+        if part not in (".", "..") and part.endswith((".", " ")):
+            return f"it takes off the '{part[-1]}' with which '{part}' ends"
+    return None
 
 
 def write_new(path: Path, text: str) -> None:

@@ -11,9 +11,10 @@ from hypothesis import given, strategies as st
 
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LN10, LLRs
-from lindley.models.neural.batches import Evaluation, PairBatches, SourceBatches, n_batches
+from lindley.models.neural import batches as of_batches
+from lindley.models.neural.batches import Evaluation, PairBatches, SourceBatches, _at, n_batches
 from lindley.models.neural.program import _to
-from lindley.table.splits import Part
+from lindley.table.splits import Part, Side
 from tests.models.test_classical import sources
 
 F64 = torch.float64
@@ -26,10 +27,10 @@ def epoch_of(batches: PairBatches, epoch: int, run: int = 0) -> tuple[Pairs, Pai
     """(trace source, ref source) of the pairs that count, per batch, of one run: same, different."""
     same: Pairs = []
     different: Pairs = []
-    at = torch.tensor([epoch])
+    dealt = batches.deal(torch.tensor([epoch]))
     for b in range(len(batches.rows)):
-        row, column = (batches.sources.take(at, p)[run].tolist() for p in (batches.rows[b], batches.columns(b)))
-        weight, sign = batches.take(at, b)[2][run], batches.sign[b][0]
+        row, column = (_at(p[b], dealt.source)[run].tolist() for p in (batches.rows, batches.columns))
+        weight, sign = batches.take(dealt, b)[2][run], batches.sign[b][0]
         kinds: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
         for i, j in weight.nonzero().tolist():
             kinds[int(sign[i, j] > 0)].append((row[i], column[j]))
@@ -75,9 +76,9 @@ def test_every_pair_once_per_epoch(n: int) -> None:
 def test_traces_and_refs_are_those_of_the_sources() -> None:
     part = sources(1, 23, 2, 2)
     batches = PairBatches.of([part], 10, 1, [0], F64)
-    at = torch.tensor([0])
-    x, y, _ = batches.take(at, 1)
-    rows, columns = (batches.sources.take(at, p)[0].numpy() for p in (batches.rows[1], batches.columns(1)))
+    dealt = batches.deal(torch.tensor([0]))
+    x, y, _ = batches.take(dealt, 1)
+    rows, columns = (_at(p[1], dealt.source)[0].numpy() for p in (batches.rows, batches.columns))
     np.testing.assert_array_equal(x[0].numpy(), part.trace.values[rows])
     np.testing.assert_array_equal(y[0].numpy(), part.ref.values[columns])
 
@@ -86,7 +87,7 @@ def test_weights_make_a_cllr() -> None:
     """Each batch weighs both kinds of pairs one half, per pair of its own."""
     batches = PairBatches.of([sources(1, 64, 2, 2), sources(2, 61, 2, 2)], 10, 1, [0, 1], F64)
     for b, sign in enumerate(batches.sign):
-        weight = batches.take(torch.tensor([0]), b)[2]
+        weight = batches.take(batches.deal(torch.tensor([0])), b)[2]
         for kind in (sign < 0, sign > 0):
             torch.testing.assert_close((weight * kind).sum((1, 2)) * np.log(2), torch.full((2,), 0.5, dtype=F64))
 
@@ -106,9 +107,9 @@ def test_source_batches_hold_all_instances() -> None:
     batches = SourceBatches.of([part], 10, 2, [3], F64)
     assert int(batches.there.sum()) == len(part.values)
     for epoch in range(2):
-        at = torch.tensor([epoch])
-        slots = zip(batches.rows, batches.there_rows, strict=True)
-        seen = torch.cat([batches.sources.take(at, positions)[0][there[0]] for positions, there in slots])
+        dealt = batches.deal(torch.tensor([epoch]))
+        slots = enumerate(batches.there_rows)
+        seen = torch.cat([batches.take(dealt, batch)[0][0][there[0]] for batch, there in slots])
         assert sorted(seen.tolist()) == list(range(33))
     for code, source in enumerate(np.unique(part.source)):
         ours = batches.instances[0, code][batches.there[0, code] > 0].numpy()
@@ -123,14 +124,16 @@ def test_batches_that_are_alike_share_their_memory() -> None:
         assert len(batches.band) == 21
 
 
-@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 30), st.integers(0, 5))
-def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched: int, seed: int) -> None:
-    """Of runs of different sizes, with sources that have no ref: padding counts for nothing."""
+@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 30), st.integers(0, 5), st.integers(1, 200))
+def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched: int, seed: int, block: int) -> None:
+    """Of runs of different sizes, with sources that have no ref: padding counts for nothing, nor do the blocks."""
     parts: list[Part] = [sources(1, first, np.where(np.arange(first) == 1, 1, 2), 2), sources(2, second, 2, 2)]
     evaluation = Evaluation.of(parts, F64, n_watched, [seed, 1])
     n, m = evaluation.x.shape[1], evaluation.y.shape[1]
     ln_lr = torch.from_numpy(np.random.default_rng(seed).normal(0, 30, (2, n, m)))
-    found = evaluation.cllr(ln_lr.clone())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_batches, "VALIDATED", block)
+        found = evaluation.cllr(lambda rows: ln_lr[:, rows].clone())
     for run, part in enumerate(parts):
         is_same = part.trace.source[:, None] == part.ref.source
         own = ln_lr[run, : len(part.trace.source), : len(part.ref.source)].numpy()
@@ -138,13 +141,20 @@ def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched:
         assert found[run].item() == pytest.approx(expected, rel=1e-8)  # torch's softplus(x) is x above 20
 
         weight, sign = evaluation.watched_weight[run], evaluation.watched_sign[run]
-        row, column = evaluation.watched[run] // m, evaluation.watched[run] % m
         used = weight > 0
-        assert len({*zip(row[used].tolist(), column[used].tolist(), strict=True)}) == int(used.sum())
-        np.testing.assert_array_equal(sign[used] < 0, is_same[row[used], column[used]])
+        sides = zip((evaluation.watched_x, evaluation.watched_y), (part.trace, part.ref), strict=True)
+        row, column = ([_item(v, side) for v in values[run][used].numpy()] for values, side in sides)
+        assert len({*zip(row, column, strict=True)}) == int(used.sum())
+        np.testing.assert_array_equal(sign[used] < 0, is_same[row, column])
         assert int((sign[used] > 0).sum()) == min(n_watched, int((~is_same).sum()))
         assert weight[sign < 0].sum().item() == pytest.approx(0.5 / np.log(2))
         assert weight[sign > 0].sum().item() == pytest.approx(0.5 / np.log(2) if n_watched else 0)
+
+
+def _item(values: np.ndarray, side: Side) -> int:
+    """Which item of a side has these values."""
+    (found,) = {int(item) for item in side.item[(side.values == values).all(1)]}
+    return found
 
 
 def test_what_is_shared_stays_shared_on_another_device() -> None:

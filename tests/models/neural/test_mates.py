@@ -11,7 +11,7 @@ import torch
 from lindley.evaluation.metrics import cllr
 from lindley.models.fitting import Task
 from lindley.models.neural import nplda
-from lindley.models.neural.batches import Evaluation, PairBatches
+from lindley.models.neural.batches import Evaluation, PairBatches, _at
 from lindley.models.neural.parameters import Architecture
 from lindley.models.neural.program import Program, Training
 from lindley.models.two_level import score
@@ -35,7 +35,7 @@ def test_validation_costs_what_the_figures_say(mates: float) -> None:
     padded = torch.zeros((2, evaluation.x.shape[1], evaluation.y.shape[1]), dtype=torch.float64)
     for run, matrix in enumerate(matrices):
         padded[run, : matrix.shape[0], : matrix.shape[1]] = torch.from_numpy(matrix)
-    found = evaluation.cllr(padded * math.log(10)).tolist()
+    found = evaluation.cllr(lambda rows: padded[:, rows] * math.log(10)).tolist()
     assert found == pytest.approx([cllr(p.llrs(m)) for p, m in zip(parts, matrices, strict=True)])
 
 
@@ -45,8 +45,9 @@ def test_batches_of_pairs_weigh_mates(mates: float) -> None:
     train = part(mates)
     batches = PairBatches.of([train], 1000, 2, [0], torch.float64)
     assert len(batches.rows) == 1
-    _, _, weight = batches.take(torch.tensor([1]), 0)
-    row, column = (batches.sources.take(torch.tensor([1]), p) for p in (batches.rows[0], batches.columns(0)))
+    dealt = batches.deal(torch.tensor([1]))
+    _, _, weight = batches.take(dealt, 0)
+    row, column = (_at(p[0], dealt.source) for p in (batches.rows, batches.columns))
     names, first = np.unique(train.source, return_index=True)
     group = train.groups[first]
     i, j = row[0].numpy(), column[0].numpy()
@@ -65,7 +66,7 @@ def test_batches_of_sources_weigh_mates(mates: float) -> None:
     program = Program(Architecture(), training, [train], [train], [0], None)
     with torch.no_grad():
         model = program.net()
-        loss = float(program._sources_loss(model, 0))
+        loss = float(program._loss(model, program.batches.deal(program.epoch), 0))
     values = torch.from_numpy(train.values)[None]
     with torch.no_grad():
         ln_lr = model.ln_lr(values, values)[0].numpy()

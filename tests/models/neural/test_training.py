@@ -116,7 +116,7 @@ def test_the_pairs_loss_is_the_cllr_of_its_pairs() -> None:
     same, different = (list(chain(*pairs)) for pairs in epoch_of(cast(PairBatches, program.batches), 0))
     (llr,) = score(model.map(torch.Tensor.detach), [part.trace], [part.ref])
     expected = cllr(LLRs([llr[pair] for pair in same], [llr[pair] for pair in different]))  # type: ignore[arg-type]
-    assert program._pairs_loss(model, 0).item() == pytest.approx(expected, rel=1e-9)
+    assert program._loss(model, program.batches.deal(program.epoch), 0).item() == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("counts", [2, 3, "ragged"])
@@ -129,9 +129,15 @@ def test_the_sources_loss_and_its_store(counts: int | str) -> None:
     program = Program(Architecture("single", 2), training, [part], [part], [0], None)
     model = program.net()
 
+    def batch_of(batch: int) -> list[int]:
+        return program.batches.take(program.batches.deal(program.epoch), batch)[0][0].tolist()  # type: ignore[arg-type]
+
+    def loss(batch: int) -> float:
+        return program._loss(model, program.batches.deal(program.epoch), batch).item()
+
     def expected(batch: int, stored: list[int]) -> float:
         codes = np.unique(part.source, return_inverse=True)[1]
-        own = program.batches.sources.take(program.epoch, program.batches.rows[batch])[0].numpy()
+        own = np.array(batch_of(batch))
         values = torch.from_numpy(part.values)[None]
         rows, columns = (np.flatnonzero(np.isin(codes, which)) for which in (own, stored))
         with torch.no_grad():
@@ -140,12 +146,11 @@ def test_the_sources_loss_and_its_store(counts: int | str) -> None:
         same = [within[i, j] for i in rows for j in range(len(codes)) if codes[i] == codes[j] and i < j]
         return cllr(LLRs(np.array(same), ln_lr[codes[rows][:, None] != codes[columns][None, :]]))
 
-    batch_of = [program.batches.sources.take(program.epoch, p)[0].tolist() for p in program.batches.rows]
-    assert program._sources_loss(model, 0).item() == pytest.approx(expected(0, batch_of[0]), rel=1e-9)
-    assert program._sources_loss(model, 1).item() == pytest.approx(expected(1, batch_of[0] + batch_of[1]), rel=1e-9)
+    assert loss(0) == pytest.approx(expected(0, batch_of(0)), rel=1e-9)
+    assert loss(1) == pytest.approx(expected(1, batch_of(0) + batch_of(1)), rel=1e-9)
     assert int(program.stored.sum()) == len(part.values)
     program.epoch += 1
-    assert program._sources_loss(model, 0).item() == pytest.approx(expected(0, list(range(n))), rel=1e-9)
+    assert loss(0) == pytest.approx(expected(0, list(range(n))), rel=1e-9)
 
 
 @pytest.mark.parametrize("mode", MODES)

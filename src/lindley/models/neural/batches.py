@@ -10,7 +10,7 @@ A shuffle is cheap: the items stand in a random order, drawn once per run, and e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lindley.llrs import Floats
+from lindley.models.blocks import at_a_time, pieces
 from lindley.table.splits import Part, Side, choose_pairs
 
-__all__ = ["Evaluation", "MateWeights", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
+__all__ = ["Dealt", "Evaluation", "MateWeights", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
 
 LN2 = math.log(2.0)
 
@@ -36,7 +37,7 @@ class Shuffle:
     """The orders of all epochs: positions (a k + c) mod n of a random order, per run."""
 
     order: Tensor  # (run, longest)
-    n: Tensor  # (run, 1), float64: products stay below 2⁵³ and are exact
+    n: Tensor  # (run, 1)
     multiplier: Tensor  # (epoch, run, 1)
     shift: Tensor  # (epoch, run, 1)
 
@@ -44,21 +45,21 @@ class Shuffle:
     def draw(cls, numbers: Sequence[int], epochs: int, seeds: Sequence[int]) -> Shuffle:
         """A shuffle of so many items of each run, from its own seed."""
         order = np.zeros((len(numbers), max(numbers)), dtype=np.int64)
-        steps = np.ones((epochs, len(numbers), 2))
+        steps = np.ones((epochs, len(numbers), 2), dtype=np.int64)
         for run, (n, seed) in enumerate(zip(numbers, seeds, strict=True)):
             rng = np.random.default_rng((seed, 0))
             order[run, :n] = np.argsort(rng.random(n), kind="stable")
             coprime = np.flatnonzero(np.gcd(np.arange(n), n) == 1) if n > 1 else np.array([1])
             steps[:, run, 0] = coprime[(rng.random(epochs) * len(coprime)).astype(int)]
             steps[:, run, 1] = (rng.random(epochs) * n).astype(int)
-        n_items = torch.tensor([[float(n)] for n in numbers], dtype=torch.float64)
         schedule = torch.from_numpy(steps)
-        return cls(torch.from_numpy(order), n_items, schedule[..., :1], schedule[..., 1:])
+        return cls(torch.from_numpy(order), torch.tensor(numbers)[:, None], schedule[..., :1], schedule[..., 1:])
 
-    def take(self, epoch: Tensor, positions: Tensor) -> Tensor:
-        """The items at ``positions`` (run, size; float64) of the order of ``epoch``, a tensor with one element."""
+    def of(self, epoch: Tensor) -> Tensor:
+        """The order of ``epoch``, a tensor with one element: items (run, longest). A shorter run begins again."""
         a, c = self.multiplier.index_select(0, epoch)[0], self.shift.index_select(0, epoch)[0]
-        return self.order.gather(1, torch.fmod(a * positions + c, self.n).long())
+        place = torch.arange(self.order.shape[1], device=self.order.device)
+        return self.order.gather(1, (a * place + c) % self.n)
 
 
 def _slots(n: Sequence[int], n_parts: int) -> list[tuple[Tensor, Tensor]]:
@@ -70,7 +71,7 @@ def _slots(n: Sequence[int], n_parts: int) -> list[tuple[Tensor, Tensor]]:
         positions = edges[:, b, None] + np.arange(size)
         there = positions < edges[:, b + 1, None]
         # What is not there repeats the first of the batch, which changes nothing in a store of instances.
-        inside = np.where(there, positions, edges[:, b, None]).astype(np.float64)
+        inside = np.where(there, positions, edges[:, b, None])
         slots.append((torch.from_numpy(inside), torch.from_numpy(there)))
     return slots
 
@@ -117,61 +118,70 @@ class Evaluation:
     y: Tensor  # refs (run, m, feature), their first instance
     there_x: Tensor  # 1, or 0 for padding (run, n)
     there_y: Tensor  # (run, m)
-    same: Tensor  # flat indices of the same-source pairs (run, same); padding repeats one of them
-    weight_same: Tensor  # of each (run, same); 0 for padding
-    weight_different: Tensor  # of each of the others (run,)
-    mates: Tensor  # flat indices of those that are mates (run, mates); padding repeats one of them
-    weight_mates: Tensor  # what they weigh beyond that (run, mates); 0 for padding
-    watched: Tensor  # flat indices of the pairs on which axes are watched (run, pairs)
+    own: Tensor  # which ref is of the same source as a trace (run, n, 1); 0 where there is none
+    has_own: Tensor  # whether there is one (run, n, 1)
+    weight_same: Tensor  # of the pair with it (run, n, 1); 0 where there is none
+    weight_different: Tensor  # of each other pair (run,)
+    mates: MateWeights | None  # where some of them weigh more or less
+    source_x: Tensor  # number of the source of each trace, as `MateWeights` counts (run, n)
+    source_y: Tensor  # (run, m)
+    watched_x: Tensor  # traces of the pairs on which axes are watched (run, pairs, feature)
+    watched_y: Tensor  # and their refs
     watched_sign: Tensor  # −1 for a same-source pair, +1 for a different-source pair (run, pairs)
     watched_weight: Tensor  # (run, pairs); 0 for padding
 
     @classmethod
     def of(cls, parts: Sequence[Part], dtype: torch.dtype, n_watched: int, seeds: Sequence[int]) -> Evaluation:
         """The pairs of the parts; ``n_watched`` different-source pairs per run are watched axis by axis."""
-        x, y = (
-            _padded([_first(side) for side in s], dtype) for s in zip(*((p.trace, p.ref) for p in parts), strict=True)
-        )
-        m = y.shape[1]
-        same, weight_same, weight_different, watched, sign, weight = [], [], [], [], [], []
-        mates, weight_mates = [], []
+        columns: dict[str, list[Floats]] = {}
+        weight_different = []
         for part, seed in zip(parts, seeds, strict=True):
-            i, j, k, l = choose_pairs(part.trace, part.ref, n_watched, (seed, 1))
-            n_different = len(part.trace.source) * len(part.ref.source) - len(i)
-            ratio = part.mate_ratio
-            of_mate = np.argwhere(part.is_mate) if ratio != 1.0 else np.empty((0, 2), dtype=np.intp)
-            each = np.full(len(i), 0.5 / LN2 / max(1, len(i)))
-            same.append(i * m + j)
-            weight_same.append(each)
-            weight_different.append(0.5 / LN2 / max(1, n_different + (ratio - 1) * len(of_mate)))
-            mates.append(of_mate[:, 0] * m + of_mate[:, 1] if len(of_mate) else np.zeros(1, dtype=np.intp))
-            weight_mates.append(np.full(max(1, len(of_mate)), (ratio - 1) * weight_different[-1]))
-            watched.append(np.r_[i * m + j, k * m + l])
-            sign.append(np.r_[np.full(len(i), -1.0), np.ones(len(k))])
-            weight.append(np.r_[each, np.full(len(k), 0.5 / LN2 / max(1, len(k)))])
-        most = max(map(len, same))
-        same = [np.pad(s, (0, most - len(s)), mode="edge") for s in same]
-        most = max(map(len, mates))
-        mates = [np.pad(s, (0, most - len(s)), mode="edge") for s in mates]
+            trace, ref = part.trace, part.ref
+            x, y = _first(trace), _first(ref)
+            i, j, k, l = choose_pairs(trace, ref, n_watched, (seed, 1))
+            own, weight = np.zeros((len(x), 1)), np.zeros((len(x), 1))
+            own[i, 0], weight[i, 0] = j, 0.5 / LN2 / max(1, len(i))
+            n_different, ratio = float(len(x) * len(y) - len(i)), part.mate_ratio
+            if ratio != 1.0:
+                n_different += (ratio - 1) * np.count_nonzero(part.is_mate)
+            weight_different.append(0.5 / LN2 / max(1.0, n_different))
+            names = np.unique(part.source)
+            each = {
+                "x": x, "y": y, "there_x": np.ones(len(x)), "there_y": np.ones(len(y)), "own": own, "weight_same": weight,
+                "source_x": np.searchsorted(names, trace.source), "source_y": np.searchsorted(names, ref.source),
+                "watched_x": x[np.r_[i, k]], "watched_y": y[np.r_[j, l]],
+                "watched_sign": np.r_[np.full(len(i), -1.0), np.ones(len(k))],
+                "watched_weight": np.r_[weight[i, 0], np.full(len(k), 0.5 / LN2 / max(1, len(k)))],
+            }  # fmt: skip
+            for name, values in each.items():
+                columns.setdefault(name, []).append(values)
+        whole = {name: _padded(columns.pop(name), torch.int64) for name in ("own", "source_x", "source_y")}
+        real = {name: _padded(values, dtype) for name, values in columns.items()}
         return cls(
-            x, y,
-            _padded([np.ones(len(p.trace.source)) for p in parts], dtype),
-            _padded([np.ones(len(p.ref.source)) for p in parts], dtype),
-            torch.from_numpy(np.stack(same)), _padded(weight_same, dtype),
-            torch.tensor(weight_different, dtype=dtype),
-            torch.from_numpy(np.stack(mates)), _padded(weight_mates, dtype),
-            _padded([w.astype(np.float64) for w in watched], torch.float64).long(),
-            _padded(sign, dtype), _padded(weight, dtype),
+            **whole, **real, has_own=real["weight_same"] > 0, mates=MateWeights.of(parts, dtype),
+            weight_different=torch.tensor(weight_different, dtype=dtype),
         )  # fmt: skip
 
-    def cllr(self, ln_lr: Tensor) -> Tensor:
-        """Cllr of every run (run,) from the ln LRs of all pairs (run, n, m), which are written over."""
-        flat = ln_lr.flatten(1)
-        of_same = (self.weight_same * softplus(-flat.gather(1, self.same))).sum(1)
-        cost = softplus(flat.scatter_(1, self.same, -torch.inf)).view_as(ln_lr)
-        of_different = (self.there_x[:, None] @ cost @ self.there_y[..., None])[:, 0, 0]
-        of_mates = (self.weight_mates * cost.flatten(1).gather(1, self.mates)).sum(1)
-        return of_same + self.weight_different * of_different + of_mates
+    def cllr(self, ln_lr: Callable[[slice], Tensor]) -> Tensor:
+        """Cllr of every run (run,), from the ln LRs of some of the traces with all refs (run, rows, m) at a time.
+
+        They are written over.
+        """
+        total = torch.zeros_like(self.weight_different)
+        for rows in pieces(self.x.shape[1], at_a_time(VALIDATED, self.x) // max(1, len(self.x) * self.y.shape[1])):
+            found, own = ln_lr(rows), self.own[:, rows]
+            of_same = found.gather(2, own)
+            total = total + (self.weight_same[:, rows] * softplus(-of_same)).sum((1, 2))
+            cost = softplus(found.scatter_(2, own, of_same.masked_fill(self.has_own[:, rows], -torch.inf)))
+            if self.mates is not None:
+                cost = cost * self.mates.between(self.source_x[:, rows], self.source_y)
+            of_different = (self.there_x[:, None, rows] @ cost @ self.there_y[..., None])[:, 0, 0]
+            total = total + self.weight_different * of_different
+        return total
+
+
+VALIDATED = 1 << 18
+"""Pairs that are validated at a time on a processor, over all runs: 1 MiB, which it keeps close at hand."""
 
 
 def _first(side: Side) -> Floats:
@@ -200,10 +210,14 @@ class PairBatches:
     y: Tensor  # refs by source (run, source, feature), zero where there is none
     has_ref: Tensor  # (run, source)
     sources: Shuffle
-    rows: list[Tensor]  # per batch: positions of the traces (run, size)
-    n: Tensor  # sources of every run (run, 1), float64
+    circle: Tensor  # places 0, 1, … n − 1, 0, … of the order, once around and on (run, n + h + 1)
+    rows: list[Places]  # per batch: places of the traces
+    columns: list[Places]  # per batch: places of the refs in the circle, those from its first trace on
     sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (1, size, size + h)
     band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h); few of them differ
+    weight: (
+        list[Tensor] | None
+    )  # per batch: what its pairs weigh (run, size, size + h), where that is alike in all epochs
     mates: MateWeights | None
 
     @classmethod
@@ -216,41 +230,81 @@ class PairBatches:
             y[run, place] = torch.from_numpy(_first(part.ref)).to(dtype)
             has_ref[run, place] = 1
         n = [len(part.trace.source) for part in parts]
-        shuffle = Shuffle.draw(n, epochs, seeds)
-        slots = _slots(n, n_batches(min(n), size))
+        full = torch.tensor(n)[:, None, None]
         reach = max(k // 2 for k in n)
-        rows = []
+        rows, columns = [], []
         sign: list[Tensor] = []
         band: list[Tensor] = []
-        circle = torch.tensor([[float(k)] for k in n], dtype=torch.float64)
-        for positions, there in slots:
-            ahead = torch.arange(positions.shape[1] + reach, dtype=torch.float64)
+        for positions, there in _slots(n, n_batches(min(n), size)):
+            ahead = torch.arange(positions.shape[1] + reach)
             step = ahead - torch.arange(positions.shape[1])[:, None]  # (size, size + h): how far ahead the ref stands
-            full = circle[..., None]
-            facing = (2 * step == full) & (positions[..., None] < full / 2)
+            facing = (2 * step == full) & (2 * positions[..., None] < full)
             meets = (step >= 0) & ((2 * step < full) | facing) & there[..., None]
-            rows.append(positions)
+            rows.append(_places(positions))
+            columns.append(_places(positions[:, :1] + ahead))
             sign.append(_one_of(sign, torch.where(step == 0, -1.0, 1.0).to(dtype)[None]))
             band.append(_one_of(band, meets.to(dtype)))
-        return cls(x, y, has_ref, shuffle, rows, circle, sign, band, MateWeights.of(parts, dtype))
+        circle = torch.arange(max(n) + reach + 1) % full[..., 0]
+        mates, weight = MateWeights.of(parts, dtype), None
+        if mates is None and all(len(part.ref.source) == k for part, k in zip(parts, n, strict=True)):
+            known = {(id(s), id(b)): _as_cllr(b * (s < 0), b * (s > 0)) for s, b in zip(sign, band, strict=True)}
+            weight = [known[id(s), id(b)] for s, b in zip(sign, band, strict=True)]
+        return cls(
+            x, y, has_ref, Shuffle.draw(n, epochs, seeds), circle, rows, columns, sign, band, weight, mates
+        )  # fmt: skip
 
-    def columns(self, batch: int) -> Tensor:
-        """Positions of the refs of a batch (run, size + h): those from its first trace on, around the circle."""
-        first = self.rows[batch][:, :1]
-        ahead = torch.arange(self.band[batch].shape[2], dtype=first.dtype, device=first.device)
-        return torch.fmod(first + ahead, self.n)
+    def deal(self, epoch: Tensor) -> Dealt:
+        """The sources in the order of an epoch, for `take` to cut batches out of."""
+        around = self.sources.of(epoch).gather(1, self.circle)
+        trace = around[:, : self.x.shape[1]]
+        return Dealt(around, self.x.take_along_dim(trace[..., None], 1), self.y.take_along_dim(around[..., None], 1))
 
-    def take(self, epoch: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    def take(self, dealt: Dealt, batch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Traces (run, size, feature), refs (run, size + h, feature) and the weights of their pairs."""
-        row, column = (self.sources.take(epoch, p) for p in (self.rows[batch], self.columns(batch)))
-        x, y = self.x.take_along_dim(row[..., None], 1), self.y.take_along_dim(column[..., None], 1)
-        pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]
-        same = pairs * (self.sign[batch] < 0)
-        different = pairs - same
-        if self.mates is not None:
-            different = different * self.mates.between(row, column)
-        n_same, n_different = (k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
-        return x, y, (same / n_same + different / n_different) * (0.5 / LN2)
+        rows, columns = self.rows[batch], self.columns[batch]
+        if self.weight is not None:
+            weight = self.weight[batch]
+        else:
+            row, column = _at(rows, dealt.source), _at(columns, dealt.source)
+            pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]
+            same = pairs * (self.sign[batch] < 0)
+            different = pairs - same
+            if self.mates is not None:
+                different = different * self.mates.between(row, column)
+            weight = _as_cllr(same, different)
+        return _at(rows, dealt.x), _at(columns, dealt.y), weight
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """Sources in the order of an epoch, in a circle: from its begin once around, and on."""
+
+    source: Tensor  # (run, n + h + 1)
+    x: Tensor  # traces, once around (run, n, feature)
+    y: Tensor  # refs (run, n + h + 1, feature)
+
+
+Places = slice | Tensor
+"""Places of a batch in an order: one range where all runs have the same (nothing is copied then), else (run, size)."""
+
+
+def _places(positions: Tensor) -> Places:
+    first, size = int(positions[0, 0]), positions.shape[1]
+    alike = bool((positions == torch.arange(first, first + size)).all())
+    return slice(first, first + size) if alike else positions
+
+
+def _at(places: Places, values: Tensor) -> Tensor:
+    """What stands at the places, of (run, place) or (run, place, feature)."""
+    if isinstance(places, slice):
+        return values[:, places]
+    return values.take_along_dim(places if values.ndim == 2 else places[..., None], 1)
+
+
+def _as_cllr(same: Tensor, different: Tensor) -> Tensor:
+    """What each pair weighs in Cllr (run, …), of what it weighs among those of its kind: each kind has one half."""
+    n_same, n_different = (k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
+    return (same / n_same + different / n_different) * (0.5 / LN2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +314,7 @@ class SourceBatches:
     instances: Tensor  # (run, source, replicate, feature)
     there: Tensor  # (run, source, replicate): 1, or 0 for padding
     sources: Shuffle
-    rows: list[Tensor]  # per batch: positions of its sources (run, size)
+    rows: list[Places]  # per batch: places of its sources
     there_rows: list[Tensor]  # per batch: which of them are there (run, size)
     mates: MateWeights | None
 
@@ -283,5 +337,16 @@ class SourceBatches:
         shuffle = Shuffle.draw(n, epochs, seeds)
         return cls(
             torch.from_numpy(instances).to(dtype), torch.from_numpy(there).to(dtype), shuffle,
-            [positions for positions, _ in slots], [there_rows for _, there_rows in slots], MateWeights.of(parts, dtype),
+            [_places(positions) for positions, _ in slots], [there_rows for _, there_rows in slots],
+            MateWeights.of(parts, dtype),
         )  # fmt: skip
+
+    def deal(self, epoch: Tensor) -> Tensor:
+        """The sources in the order of an epoch (run, source), for `take` to cut batches out of."""
+        return self.sources.of(epoch)
+
+    def take(self, dealt: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Sources (run, size), their instances (run, size, replicate, feature), and which of those are there."""
+        source = _at(self.rows[batch], dealt)
+        instances = self.instances.take_along_dim(source[..., None, None], 1)
+        return source, instances, self.there.take_along_dim(source[..., None], 1) * self.there_rows[batch][..., None]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ def orthonormal(kind: OrthonormalKind, free: Tensor, base: Tensor) -> Tensor:
     if kind == "cayley":
         q, _ = torch.linalg.solve_ex(identity + skew, identity - skew)
     else:
-        q = _exponential(skew)
+        q = _Exponential.apply(skew)  # type: ignore[no-untyped-call]
     return base @ q
 
 
@@ -66,18 +66,42 @@ SQUARINGS, DEGREE = 6, 8
 """Measured against torch.matrix_exp: an error of 4e-13 at a spectral norm of 8, and of 1e-7 at 32."""
 
 
-def _exponential(skew: Tensor) -> Tensor:
-    """exp(K) = (Taylor polynomial of K/2ˢ)^(2ˢ): matrix products alone.
+class _Exponential(torch.autograd.Function):
+    """exp(K) and its gradient: matrix products alone, and few of them.
 
-    ``torch.matrix_exp`` chooses its degree on the host, by the norm, which a CUDA graph cannot hold.
+    ``torch.matrix_exp`` chooses its degree on the host, by the norm, which a CUDA graph cannot hold. With the gradient G of a
+    cost by exp(K), the gradient by K is the upper right block of
+
+        exp [[Kᵀ, G], [0, Kᵀ]]
+
+    (Higham 2008, *Functions of Matrices*, 3.2 and 3.6): one more exponential, in place of going back through every product.
     """
-    small = skew / 2**SQUARINGS
-    identity = torch.eye(skew.shape[-1], dtype=skew.dtype, device=skew.device)
-    result: Tensor = identity + small / DEGREE
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor) -> Tensor:
+        """exp(K) of every run."""
+        ctx.save_for_backward(matrix)
+        return _exponential(matrix)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """By K."""
+        (matrix,) = ctx.saved_tensors
+        back, d = matrix.mT, matrix.shape[-1]
+        upper = torch.cat([back, gradient], -1)
+        lower = torch.cat([torch.zeros_like(back), back], -1)
+        return _exponential(torch.cat([upper, lower], -2))[..., :d, d:]
+
+
+def _exponential(matrix: Tensor) -> Tensor:
+    """exp(K) = (Taylor polynomial of K/2ˢ)^(2ˢ)."""
+    small = matrix / 2**SQUARINGS
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand_as(matrix)
+    result = torch.add(identity, small, alpha=1 / DEGREE)
     for degree in range(DEGREE - 1, 0, -1):  # Horner's scheme
-        result = identity + (small @ result) / degree
+        result = torch.baddbmm(identity, small, result, alpha=1 / degree)
     for _ in range(SQUARINGS):
-        result = result @ result
+        result = torch.bmm(result, result)
     return result
 
 

@@ -7,7 +7,9 @@ operation mixes runs. On a GPU an epoch is captured once as a CUDA graph and rep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Literal, TypeVar, cast
 
 import torch
@@ -15,8 +17,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lindley.errors import LindleyError
+from lindley.models.blocks import keep_memory
 from lindley.models.fitting import History
-from lindley.models.neural.batches import LN2, Evaluation, PairBatches, SourceBatches
+from lindley.models.neural.batches import LN2, Dealt, Evaluation, PairBatches, SourceBatches
 from lindley.models.neural.parameters import Architecture, NeuralTwoLevel, Parameters
 from lindley.models.two_level import TwoLevel, map_tensors
 from lindley.table.splits import Part
@@ -26,6 +29,8 @@ __all__ = ["Program", "Progress", "Training"]
 T = TypeVar("T")
 CAPTURABLE = {"exponential"}
 """Orthonormal kinds that a CUDA graph can hold; the others ask the host for decisions on the way."""
+ONE_CAPTURE = Lock()
+"""A device is not to be waited for while an epoch is captured on it, and every capture begins with waiting for it."""
 Progress = Callable[[int, float], None]
 """Called with the number of finished epochs and the mean validation Cllr so far, now and then."""
 
@@ -69,6 +74,7 @@ class Program:
         seeds: Sequence[int],
         start: Parameters | None,
     ) -> None:
+        keep_memory()
         self.training = t = training
         self.device = torch.device(t.device)
         make = PairBatches if t.mode == "pairs" else SourceBatches
@@ -92,7 +98,6 @@ class Program:
         self.focus = self._full(t.epochs, n_runs) if t.watched else None
         if isinstance(self.batches, SourceBatches):
             shape = self.batches.there.shape
-            self.store = self._full(*shape, n_axes)
             self.stored = self._full(*shape)
             self.replicate_pairs = torch.triu_indices(shape[2], shape[2], 1).to(self.device)
 
@@ -113,12 +118,13 @@ class Program:
 
     def run(self, progress: Progress) -> tuple[Parameters, History]:
         """All epochs; then, of each run, the parameters of the best one, in float64."""
-        step = self._captured() if self.device.type == "cuda" else self._epoch
         every = max(1, self.training.epochs // 100)
-        for epoch in range(self.training.epochs):
-            step()
-            if (epoch + 1) % every == 0 or epoch + 1 == self.training.epochs:
-                progress(epoch + 1, float(self.best_cllr.mean()))
+        with self._stream():
+            step = self._captured() if self.device.type == "cuda" else self._epoch
+            for epoch in range(self.training.epochs):
+                step()
+                if (epoch + 1) % every == 0 or epoch + 1 == self.training.epochs:
+                    progress(epoch + 1, float(self.best_cllr.mean()))
         if not bool(torch.isfinite(self.best_cllr).all()):
             raise LindleyError(
                 "training diverged: the validation Cllr of a run was never finite. Try a smaller learning rate, or "
@@ -141,13 +147,9 @@ class Program:
         """An epoch as a CUDA graph. A capture wants everything warm: that is done first, and undone."""
         state = [self.best_cllr, self.best_epoch, self.losses, self.epoch, *self.parameters, *self.best]
         state += [watched for watched in (self.axes, self.focus) if watched is not None]
-        state += [] if self.training.mode == "pairs" else [self.store, self.stored]
+        state += [] if self.training.mode == "pairs" else [self.stored]
         kept = [t.detach().clone() for t in state]
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            self._epoch()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
+        self._epoch()
         with torch.no_grad():
             for tensor, value in zip(state, kept, strict=True):
                 tensor.copy_(value)
@@ -158,72 +160,78 @@ class Program:
             return self._epoch
         self.optimiser.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with ONE_CAPTURE, torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._epoch()
         return graph.replay
+
+    def _stream(self) -> AbstractContextManager[None]:
+        """On a GPU a queue of its own, so that programs of several threads run side by side."""
+        if self.device.type != "cuda":
+            return nullcontext()
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(stream)
 
     def _epoch(self) -> None:
         """One pass over the batches, then the validation."""
         n = len(self.batches.rows)
         total = torch.zeros_like(self.best_cllr)
+        dealt = self.batches.deal(self.epoch)
         for batch in range(n):
-            model = self.net()
-            loss = self._pairs_loss(model, batch) if self.training.mode == "pairs" else self._sources_loss(model, batch)
+            loss = self._loss(self.net(), dealt, batch)
             self.optimiser.zero_grad(set_to_none=True)
             loss.sum().backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
             total += loss.detach()
         self._validate(total / n)
 
-    def _pairs_loss(self, model: TwoLevel, batch: int) -> Tensor:
+    def _loss(self, model: TwoLevel, dealt: Dealt | Tensor, batch: int) -> Tensor:
+        """Cllr of a batch, (run,)."""
+        if self.training.mode == "pairs":
+            return self._pairs_loss(model, cast(Dealt, dealt), batch)
+        return self._sources_loss(model, cast(Tensor, dealt), batch)
+
+    def _pairs_loss(self, model: TwoLevel, dealt: Dealt, batch: int) -> Tensor:
         """Cllr of a batch of pairs, (run,)."""
         b = cast(PairBatches, self.batches)
-        x, y, weight = b.take(self.epoch, batch)
+        x, y, weight = b.take(dealt, batch)
         return (weight * softplus(b.sign[batch] * model.ln_lr(x, y))).sum((1, 2))
 
-    def _sources_loss(self, model: TwoLevel, batch: int) -> Tensor:
-        """Cllr of the pairs within a batch of sources, and of its instances against all stored ones, (run,)."""
+    def _sources_loss(self, model: TwoLevel, dealt: Tensor, batch: int) -> Tensor:
+        """Cllr of the pairs within a batch of sources, and of its instances against all stored ones, (run,).
+
+        Stored are the instances of all batches so far. Others are compared with, too, and weigh nothing.
+        """
         b = cast(SourceBatches, self.batches)
-        source, there = b.sources.take(self.epoch, b.rows[batch]), b.there_rows[batch]  # (run, size)
-        n_replicates = b.there.shape[2]
-        whole = source[..., None, None].expand(-1, -1, n_replicates, b.instances.shape[3])
-        present = b.there.gather(1, source[..., None].expand(-1, -1, n_replicates)) * there[..., None]
-        instances = b.instances.gather(1, whole)  # (run, size, replicate, feature)
-        self.store.scatter_(1, whole, instances)
-        self.stored.scatter_reduce_(1, whole[..., 0], present, "amax")
+        source, instances, present = b.take(dealt, batch)
+        n_replicates = present.shape[2]
+        self.stored.scatter_reduce_(1, source[..., None].expand_as(present), present, "amax")
 
         i, j = self.replicate_pairs
         same = model.ln_lr_pairs(instances[:, :, i].flatten(1, 2), instances[:, :, j].flatten(1, 2)).sum(-1)
         same_there = (present[:, :, i] * present[:, :, j]).flatten(1)
         cost_same = (same_there * softplus(-same)).sum(1) / same_there.sum(1).clamp_min(1)
 
-        cost = softplus(model.ln_lr(instances.flatten(1, 2), self.store.flatten(1, 2)))  # (run, rows, stored)
-        rows, columns = present.flatten(1), self.stored.flatten(1)
-        weight = columns[:, None]  # of every pair (run, rows, stored)
+        different = model.ln_lr(instances.flatten(1, 2), b.instances.flatten(1, 2))  # (run, rows, stored)
+        weight = present.flatten(1)[..., None] * self.stored.flatten(1)[:, None]
         if b.mates is not None:
             everyone = torch.arange(b.there.shape[1], device=self.device).expand(len(source), -1)
             of_pair = b.mates.between(source, everyone)
-            weight = weight * of_pair.repeat_interleave(n_replicates, 1).repeat_interleave(n_replicates, 2)
-        # A row's own source is stored too: its columns are taken out again.
-        own = (source[..., None] * n_replicates + torch.arange(n_replicates, device=self.device)).repeat_interleave(
-            n_replicates, 1
-        )
-        own_weight = weight.expand_as(cost).gather(2, own)
-        per_row = (cost * weight).sum(-1) - (cost.gather(2, own) * own_weight).sum(-1)
-        n_per_row = weight.sum(-1) - own_weight.sum(-1)
-        cost_different = (rows * per_row).sum(1) / (rows * n_per_row).sum(1).clamp_min(1)
+            weight *= of_pair.repeat_interleave(n_replicates, 1).repeat_interleave(n_replicates, 2)
+        own = source[..., None] * n_replicates + torch.arange(n_replicates, device=self.device)
+        weight.scatter_(2, own.repeat_interleave(n_replicates, 1), 0.0)  # a row's own source is stored, too
+        cost_different = (weight * softplus(different)).sum((1, 2)) / weight.sum((1, 2)).clamp_min(1)
         return (cost_same + cost_different) * (0.5 / LN2)
 
     @torch.no_grad()
     def _validate(self, train_loss: Tensor) -> None:
         """Write the losses of this epoch, and keep the parameters of the runs that have improved."""
         v, model = self.evaluation, self.net()
-        cllr = v.cllr(model.ln_lr(v.x, v.y))
+        x, y, variances = model.project(v.x), model.project(v.y), model.variances(1, 1)
+        cllr = v.cllr(lambda rows: model.between.ln_lr(x[:, rows], y, *variances))
         self.losses.index_copy_(0, self.epoch, torch.stack([train_loss, cllr])[None])
         if self.axes is not None and self.focus is not None:
-            row, column = v.watched // v.y.shape[1], v.watched % v.y.shape[1]
-            trace, ref = v.x.take_along_dim(row[..., None], 1), v.y.take_along_dim(column[..., None], 1)
-            signed = v.watched_sign[..., None] * model.ln_lr_pairs(trace, ref)  # (run, pairs, axis)
+            signed = v.watched_sign[..., None] * model.ln_lr_pairs(v.watched_x, v.watched_y)  # (run, pairs, axis)
             of_axes = (v.watched_weight[..., None] * softplus(signed)).sum(1)
             focused = (signed @ (of_axes <= 1).to(signed)[..., None])[..., 0]
             self.axes.index_copy_(0, self.epoch, of_axes[None])
