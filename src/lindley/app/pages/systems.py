@@ -20,7 +20,7 @@ from lindley.app.approvals import ENDING, System, Validated
 from lindley.app.bench import Bench, Stored
 from lindley.app.files import plain_file_name, write_whole
 from lindley.app.forms import Form, post
-from lindley.app.jobs import Job
+from lindley.app.jobs import Job, typed
 from lindley.app.pages.jobs import ADDRESSES, address, shown_job, wanted_job
 from lindley.app.pages.tables import options_of
 from lindley.app.site import page, report, words
@@ -231,11 +231,12 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
     ((_, header),) = await _headers(bench, [found])
     reports = reports_of(bench, found)
     current = [each for each in reports if each.current]
+    folders = {entry.validation for entry in found.entries if entry.validation}
+    rests_on = {folder: approvals.read_validation(bench, folder) for folder in folders}
     altered = [
         entry
         for entry in found.entries
-        if entry.validation
-        and getattr(approvals.read_validation(bench, entry.validation), "sha256", "") != entry.validation_sha256
+        if entry.validation and getattr(rests_on[entry.validation], "sha256", "") != entry.validation_sha256
     ]
     first = {"who": "", "why": "", "exception": "", "table": "", "criteria": ""}
     first["validation"] = next((str(each.job.id) for each in current if each.found.passed), "")
@@ -244,7 +245,7 @@ async def _one(request: Request, problem: str = "", chosen: dict[str, str] | Non
         request, "system.html", 422 if problem else 200, system=found, header=header, states=STATES, reports=reports,
         current=current, characteristics=CHARACTERISTICS, tables=bench.tables(), criteria=all_criteria(bench), jobs=jobs,
         chosen={**first, **(chosen or {})}, problem=problem, number=number, fixed=fixed, address=address,
-        same_labels=SAME_LABELS, altered=altered,
+        same_labels=SAME_LABELS, altered=altered, command=typed(["info", found.relative]),
     )  # fmt: skip
 
 
