@@ -21,6 +21,7 @@ from lindley.app.cases import Case
 from lindley.app.reader import Reader
 from lindley.app.server import guarded
 from lindley.app.words import Words
+from lindley.pages.pdf import attached_page
 from tests.app.conftest import HOME, PORT, Client, csv_bytes, glass, workbook
 
 NUMBER = "2026-017"
@@ -189,6 +190,8 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     kept = bench.get(f"/cases/{case.id}/keep/1")
     assert kept.content == framed.content
     assert kept.headers["content-disposition"].startswith("attachment; filename*=UTF-8''2026-017-1-report.html")
+    pdf = bench.get(f"/cases/{case.id}/pdf/1")
+    assert attached_page(pdf.content) == kept.text  # verify finds the page inside
     assert bench.get(f"/cases/{case.id}/reports/2").status_code == 404
     assert bench.get(f"/cases/{case.id}/matrix/xlsx").status_code == 404
 
@@ -211,13 +214,19 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     assert (beside["reviewer"], beside["report_sha256"], beside["examiner"]) == ("A. Nother", digests, "R. Okafor")
     log = bench.get("/cases/log").text
     assert "2 entries, nothing is wrong." in log
+    hostile = "<script>alert(1)</script> =1+1"
+    answer = bench.submit(f"/cases/{case.id}/review", reviewer=hostile, read="yes", seen=digests, remark=hostile)
+    assert answer.status_code == 303
+    shown = bench.get(f"/cases/{case.id}").text + bench.get("/cases/log").text
+    assert "<script>alert" not in shown
+    assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt; =1+1") == 3
 
     answer = bench.submit(f"/cases/{case.id}/verify")
     job = wait(bench, int(answer.headers["location"].rsplit("/", 1)[1]))
     shown = bench.get(answer.headers["location"]).text
     assert job.state == "done", bench.bench.queue.printed(job.id)
     assert "computed again, the LRs are the same" in shown
-    assert "Reviewed by A. Nother" in shown
+    assert "Reviewed by" in shown
 
     report = bench.bench.path(f"{case.folder}/report.html")
     report.write_bytes(report.read_bytes().replace(b"W1", b"W9"))
@@ -409,8 +418,11 @@ def test_what_the_command_refuses_is_told_and_the_case_can_be_changed(bench: Cli
     assert wait(bench, now.job).state == "failed"
     shown = bench.get(f"/cases/{case.id}").text
     assert "no LR is given for this case" in shown
-    assert not bench.bench.path(f"{case.folder}/report.html").exists()
+    left = bench.bench.path(f"{case.folder}/report.html")
+    left.write_text("what a command left that was broken off")
     bench.submit(f"/cases/{case.id}/change")
+    assert not left.exists()
+    assert (left.parent / f"report-broken-off-{now.job}.html").exists()
     digest = hashlib.sha256(csv_bytes(far)).hexdigest()
     bench.submit(f"/cases/{case.id}/remove", side="trace", sha256=digest)
     send(bench, case, "trace", "trace.csv", halves()[0])

@@ -25,24 +25,21 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from lindley.app.files import plain_file_name, write_whole
+from lindley.app.files import ENDINGS, keep_sent, plain_file_name, sent_table, write_whole
 from lindley.app.jobs import Job, now
 from lindley.errors import LindleyError
-from lindley.limits import limit, limit_text
 
 if TYPE_CHECKING:
     from lindley.app.bench import Bench
 
-__all__ = ["ENDINGS", "NOTES", "SIDES", "TRYOUT", "Case", "Cases", "Chosen", "Side"]
+__all__ = ["NOTES", "SIDES", "TRYOUT", "Case", "Cases", "Chosen", "Side"]
 
 Side = Literal["trace", "ref"]
 SIDES: tuple[Side, Side] = ("trace", "ref")
-ENDINGS = (".xlsx", ".xlsm", ".csv", ".tsv", ".tab", ".txt")
 TRYOUT = "tryout"
 """The folder of try-outs, and what they are called."""
 LOG = "lindley-log.jsonl"
@@ -62,7 +59,6 @@ NOTES = (
 """What can be said of a case, by the names of a case file."""
 MOST_FILES = 200
 """Of one side."""
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -195,38 +191,18 @@ class Cases:
         """Keep a file that was sent; the same once more changes nothing, another of the same name is refused."""
         with self._lock:
             self._require_draft(case)
-            plain = plain_file_name(name)
-            if Path(plain).suffix.lower() not in ENDINGS:
-                raise LindleyError(
-                    f"{name[:100]}: this is no table that can be read. Give an Excel file (.xlsx) or CSV."
-                )
-            folder = self.bench.path(case.side(which))
+            plain, digest = sent_table(name, file)
             here = dict(self.files(case, which))
             if len(here) >= MOST_FILES:
                 raise LindleyError(f"There are {MOST_FILES} files already, which is the most.")
-            digest, size, most = hashlib.sha256(), 0, limit("TABLE_MB") * 1_000_000
-            while block := file.read(BLOCK):
-                digest.update(block)
-                size += len(block)
-                if size > most:
-                    raise LindleyError(f"{name[:100]} is too large: {limit_text('TABLE_MB')}.")
-            if not size:
-                raise LindleyError(f"{name[:100]} is empty. Save it again, and send it once more.")
             same = next((known for known in here if known.casefold() == plain.casefold()), None)
             if same is not None:
-                if here[same] == digest.hexdigest():
+                if here[same] == digest:
                     return
                 raise LindleyError(
                     f"{plain} is here already, and holds something else. Take it out first, or give this one another name."
                 )
-            file.seek(0)
-            beside = folder / f".{digest.hexdigest()[:16]}.part"
-            try:
-                with open(beside, "wb") as copy:
-                    shutil.copyfileobj(file, copy, BLOCK)
-                beside.replace(folder / plain)
-            finally:
-                beside.unlink(missing_ok=True)
+            keep_sent(file, self.bench.path(case.side(which)) / plain)
 
     def remove_file(self, case: Case, which: Side, sha256: str) -> None:
         """Take a file out, by its digest."""
@@ -286,6 +262,12 @@ class Cases:
             job = self.job(case)
             if job is not None and (job.active or job.state == "done"):
                 raise LindleyError("This case is computed, or is being computed: begin another one.")
+            if job is not None and job.output is not None:
+                left = self.bench.path(
+                    job.output
+                )  # by a command that was broken off: it is no result of what comes next
+                with suppress(FileNotFoundError):
+                    left.replace(left.with_name(f"{left.stem}-broken-off-{job.id}{left.suffix}"))
             self._change(case.id, job=None)
 
     def _command(self, case: Case, system: Chosen, items: Mapping[Side, Sequence[str]]) -> tuple[list[str], str]:

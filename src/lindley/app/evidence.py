@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lindley.app.files import ENDINGS
 from lindley.app.look import column_names, settings_of, told
 from lindley.casework.laboratory import READING, read_notes
 from lindley.casework.log import Log, read_log
@@ -32,7 +33,6 @@ from lindley.table.units import split_unit
 
 __all__ = ["evidence", "log_of_cases", "notes", "pdf", "results", "review", "try_out"]
 
-ENDINGS = (".xlsx", ".xlsm", ".csv", ".tsv", ".tab", ".txt")
 MOST_ITEMS = 500
 """That are shown of a file."""
 MOST_ENTRIES = 300
