@@ -80,7 +80,7 @@ def test_from_a_table_to_a_verified_report(browser: Any, start: Callable[..., St
     started = start()
     second = Watched(browser, started)
     page = second.page
-    assert "This was broken off before it was done" in page.inner_text(".problem")
+    assert "This was broken off before it was done" in page.inner_text("main .problem")
     page.click("text=Go on")
     page.wait_for_selector("iframe.report", timeout=PATIENCE)
     assert page.url == second.home + run
