@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bench import beside_lir, growth, memory, same_batches, scoring, tables, training
+from bench import beside_lir, growth, large, memory, same_batches, scoring, tables, training
 from bench.machine import describe
 from bench.plan import FULL, PATIENT, QUICK, Plan
 
@@ -26,10 +26,11 @@ SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "lir": beside_lir.measure,
     "memory": memory.measure,
     "growth": growth.measure,
+    "large": large.measure,
     "paper": training.measure_paper,
     "curves": same_batches.measure,
 }
-USUAL = [name for name in SECTIONS if name not in ("paper", "curves")]
+USUAL = [name for name in SECTIONS if name not in ("large", "paper", "curves")]
 SAME_LN_LR, SAME_CLLR = 1e-8, 1e-4
 """Largest differences from the loop's model, in double precision and in the single precision of a training."""
 
@@ -97,7 +98,7 @@ def differences(result: dict[str, Any]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure lindley on this machine.")
     parser.add_argument(
-        "--sections", type=_sections, default=USUAL, help=f"of {', '.join(SECTIONS)}; all but the last two"
+        "--sections", type=_sections, default=USUAL, help=f"of {', '.join(SECTIONS)}; all but the last three"
     )
     parser.add_argument("--devices", default="cpu,cuda", help="cuda where torch sees a GPU; default: cpu,cuda")
     parser.add_argument("--threads", type=int, help="of torch; default: torch's own choice")

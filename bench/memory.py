@@ -67,11 +67,11 @@ def measure(plan: Plan) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def _in_a_child(case: Case) -> dict[str, Any]:
+def _in_a_child(case: Case, module: str = "bench.memory") -> dict[str, Any]:
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": HANDED_BACK, "MALLOC_TRIM_THRESHOLD_": HANDED_BACK}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     done = subprocess.run(
-        [sys.executable, "-m", "bench.memory", json.dumps({**case, "device": "cpu"})],
+        [sys.executable, "-m", module, json.dumps({**case, "device": "cpu"})],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode < 0:

@@ -18,7 +18,7 @@ MIB, GIB = 2**20, 2**30
 DASH = "–"
 IDENTITY = ("cpu", "cores", "threads", "gpu", "numpy", "lindley")
 """Files that agree in these, and in the version of torch, are of one machine."""
-SECTIONS = ("training", "scoring", "lir", "memory", "growth", "paper", "curves")
+SECTIONS = ("training", "scoring", "lir", "memory", "growth", "large", "paper", "curves")
 WAYS = {
     "loop": "plain loop, run by run",
     "one": "lindley, run by run",
@@ -129,6 +129,7 @@ def make(results: Sequence[Result]) -> dict[str, Table]:
         "lir": _lir,
         "memory": _memory,
         **{f"growth-{along}": _growth(along) for along in ("sources", "features", "kernels")},
+        "large": _large,
         "paper": _paper,
         "curves": _curves,
     }
@@ -258,6 +259,25 @@ def _memory(results: Sequence[Result]) -> Table:
         rows.append([key, *cells])
     header = ["MiB", *(cell for p in places for cell in (f"{p.label}: held", "highest"))]
     return Table("Memory", header, rows, list(dict.fromkeys(notes)))
+
+
+def _large(results: Sequence[Result]) -> Table:
+    places = columns(results, "large")
+    keys = list(dict.fromkeys(row["model"] for place in places for row in place.rows("large")))
+    rows, notes = [], []
+    for key in keys:
+        cells = []
+        for place in places:
+            row = next((row for row in place.rows("large") if row["model"] == key), {"left_out": "not measured"})
+            if "left_out" in row:
+                notes.append(f"left out: `{key}` on {place.label}: {row['left_out']}")
+                cells += [DASH, DASH, DASH]
+            else:
+                rate = row["pairs"] / row["seconds"] / 1e6
+                cells += [f"{row['pairs']:,}", short(rate), short(row["highest"] / MIB)]
+        rows.append([f"`{key}`", *cells])
+    header = ["", *(cell for p in places for cell in (f"{p.label}: pairs", "million/s", "highest, MiB"))]
+    return Table("Very many pairs", header, rows, list(dict.fromkeys(notes)))
 
 
 def _case(row: dict[str, Any]) -> str:

@@ -47,6 +47,14 @@ REFUSALS = {
     "train": ("train none.csv --out s.safetensors", "none.csv: there is no such file"),
     "train on a bad table": ("train word.csv --out s.safetensors", "is not a number"),
     "run": ("run demo --data none.csv", "none.csv: there is no such file"),
+    "report": ("report nowhere", "nowhere holds no results.json. Name the folder"),
+    "report unfinished": ("report unfinished", "Its run is not finished: give the same 'lindley run' again"),
+    "compare": ("compare unfinished nowhere --to tlm", "unfinished holds no results.json"),
+    "compare a file": ("compare t.csv --to tlm", "t.csv holds no results.json"),
+    "verify": ("verify none.html", "none.html: not verified • there is no file none.html"),
+    "verify two": ("verify none.html no/other.pdf", "no/other.pdf 0 of 2 reports verified."),
+    "workers": ("run demo --workers many", "--workers 'many': give a number from 1 to 1000, or auto"),
+    "both": ("run demo --workers auto --cluster tcp://127.0.0.1:9", "and not both"),
     "check": ("check none.csv", "none.csv: there is no such file"),
 }
 RUN_ALL = """
@@ -73,6 +81,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("files")
     saved(folder, "tlm")
     (folder / "folder").mkdir()
+    (folder / "unfinished").mkdir()
+    (folder / "unfinished" / "experiment.yaml").write_text("data: t.csv\n", encoding="utf-8")
     trace, ref = items(1, 2, 2)
     for name, values in (("t.csv", trace), ("r.csv", ref)):
         write_csv(folder / name, values)

@@ -88,7 +88,7 @@ def phases(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     @contextmanager
     def progress() -> Iterator[Progress]:
-        yield Progress(lambda doing, detail, done: told.append(doing), told.append)
+        yield Progress(lambda doing, detail, done: told.append(doing), told.append, told.append)
 
     for module in (console, cli, *_casework()):
         if hasattr(module, "show_progress"):

@@ -11,7 +11,7 @@ import pytest
 
 from lindley.app import approvals
 from lindley.app.headers import headers
-from lindley.app.jobs import Job
+from lindley.app.jobs import Job, Queue
 from lindley.app.pages.systems import FOR_A_SYSTEM, MODELS, STATES
 from lindley.cli.options import EVALUATE_READING
 from lindley.system.names import ModelName
@@ -64,7 +64,7 @@ def _report(client: Client, one: approvals.System, verdict: str = "pass") -> str
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing in the queue is begun."""
-    monkeypatch.setattr("lindley.app.jobs.Queue.start", lambda self: None)
+    monkeypatch.setattr(Queue, "start", lambda self: None)
 
 
 def test_a_system_is_validated_against_criteria_that_it_fails_and_approved_for_a_reason(client: Client) -> None:

@@ -34,13 +34,23 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("bench") / "quick.json"
     command = [sys.executable, "-m", "bench", "--quick", "--devices", "cpu", "--threads", "1", "--json", str(path)]
     done = subprocess.run(
-        [*command, "--sections", "training,scoring,lir,memory,growth,paper,curves"],
+        [*command, "--sections", "training,scoring,lir,memory,growth,large,paper,curves"],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     result: dict[str, Any] = json.loads(path.read_text("utf-8"))
     result["printed"] = done.stdout
     return result
+
+
+def test_many_pairs_of_every_kind_are_evaluated(quick: dict[str, Any]) -> None:
+    rows = {row["model"]: row for row in quick["large"]["rows"]}
+    assert {name.split("+")[0].split(":")[-1].removesuffix("-n2") for name in rows} > {"tlm", "tlm-bayes", "robust"}
+    for row in rows.values():
+        assert row["pairs"] == row["items"] ** 2
+        assert 0 <= row["cllr_min"] <= row["cllr"]
+        assert 0 < row["highest"] < 1 << 30
+    assert "Very many pairs" in quick["printed"]
 
 
 def test_the_machine_is_named(quick: dict[str, Any]) -> None:

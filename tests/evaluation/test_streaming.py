@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lindley.errors import LindleyError
-from lindley.evaluation import cllr, compress, ece, summary
+from lindley.evaluation import cllr, compress, ece, summary, tippett
+from lindley.evaluation.pair_grid import PairBlocks, _count, _count_there, _edges, compress_several
 from lindley.llrs import LN10, LLRs
 
 EXACT = ["cllr_min", "eer", "misleading_same", "misleading_different", "cllr_same", "n_same", "n_different"]
@@ -147,3 +148,58 @@ def test_errors_name_row_and_column():
         compress(of_matrix(llr), [0] * 20, [1] * 20)
     with pytest.raises(LindleyError, match=r"gave shape \(1, 1\), expected \(20, 20\)"):
         compress(lambda rows, columns: np.zeros((1, 1)), np.arange(20), np.arange(20))
+
+
+def test_a_tensor_is_counted_like_an_array():
+    """What a GPU does, on the processor: the same segments, numbers and sums; ties with edges and weights included."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(7)
+    values = np.round(rng.normal(0, 3, (70, 50)), 1) * 10.0 ** rng.integers(0, 3, (70, 50))
+    is_same, weight = rng.random((70, 50)) < 0.1, rng.integers(0, 3, (70, 50)).astype(float)
+    edges = _edges(np.sort(values[is_same]))
+    for same, heavy in ((None, None), (is_same, None), (is_same, weight)):
+        kept = np.ones_like(is_same) if same is None else ~same
+        here = _count(values[kept], None if heavy is None else heavy[kept], edges)
+        there = _count_there(torch.from_numpy(values), same, heavy, edges)
+        np.testing.assert_array_equal(here[0], there[0])
+        np.testing.assert_array_equal(here[1], there[1])
+        np.testing.assert_allclose(here[2], there[2], rtol=1e-12, atol=1e-12)
+
+
+def test_several_sets_of_pairs_are_one():
+    """As the folds of a cross-fit: the bins are split at the same-source LLRs of all sets."""
+    rng = np.random.default_rng(8)
+    sizes = (30, 41), (17, 17), (60, 5)
+    matrices = [np.round(rng.normal(0, 1, shape), 2) for shape in sizes]
+    weights = [rng.integers(1, 4, shape).astype(float) for shape in sizes]
+    sets = [
+        PairBlocks(of_matrix(llr), np.arange(n), np.arange(m), of_matrix(weight))
+        for llr, weight, (n, m) in zip(matrices, weights, sizes, strict=True)
+    ]
+    parts = [
+        LLRs.from_matrix(llr, np.arange(n), np.arange(m), weight)
+        for llr, weight, (n, m) in zip(matrices, weights, sizes, strict=True)
+    ]
+    dense = LLRs(*(np.concatenate(each) for each in zip(*((p.same, p.different) for p in parts), strict=True)),
+                 None, np.concatenate([p.different_weight for p in parts]))  # fmt: skip
+    for tile in (7, 1000):
+        found, expected = summary(compress_several(sets, tile)), summary(dense)
+        for name in EXACT:
+            assert found[name] == pytest.approx(expected[name], rel=1e-12, abs=1e-12), name
+        assert found["cllr"] == pytest.approx(expected["cllr"], rel=1e-7)
+
+
+@pytest.mark.parametrize(("scale", "width"), [(3.0, 1 / 4096), (12.0, 1 / 4096), (1500.0, 10.0)])
+def test_a_tippett_curve_is_right_to_the_width_of_a_bin(scale, width):
+    """T(x + w) ≤ the curve at x ≤ T(x − w), also where half of the members are at either end of a bin."""
+    rng = np.random.default_rng(9)
+    llr = rng.normal(0, scale, (200, 200))
+    llr[:50] = np.floor(llr[:50] * 4096) / 4096 + np.where(rng.random((50, 200)) < 0.5, 1e-9, 1 / 4096 - 1e-9)
+    np.fill_diagonal(llr, 2.0)
+    dense = LLRs.from_matrix(llr, np.arange(200), np.arange(200))
+    small = compress(of_matrix(llr), np.arange(200), np.arange(200), tile=33)
+    at = np.sort(np.concatenate([rng.uniform(-2 * scale, 2 * scale, 3000), llr.reshape(-1)[:3000]]))
+    found = tippett(small, at)
+    np.testing.assert_allclose(found.same, tippett(dense, at).same, rtol=1e-12)
+    assert (found.different <= tippett(dense, at - width).different + 1e-12).all()
+    assert (found.different >= tippett(dense, at + width).different - 1e-12).all()

@@ -20,7 +20,7 @@ from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment import runner
 from lindley.experiment.config import load_experiment
-from lindley.experiment.runner import on_cluster, run_experiment
+from lindley.experiment.runner import on_cluster, run_experiment, workers_at
 from lindley.experiment.work import make_units
 from lindley.table.splits import Protocol
 from lindley.table.table import Table, export_csv
@@ -178,6 +178,23 @@ class TestAddress:
             )
         assert set(sent) == {"yeo-johnson:tlm", "done"}
         run_experiment(chosen, few, tmp_path, executor=on_cluster("tcp://127.0.0.1:9"))
+
+    def test_few_units_are_handed_out_at_a_time(
+        self, address: str, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each carries its data with it, and a scheduler holds what it has not done yet."""
+        monkeypatch.setattr(runner, "IN_HAND", 2)  # less than four for the worker
+        held: list[int] = []
+
+        def look(doing: str, detail: str, done: float) -> None:
+            if "to go" in detail:
+                held.append(len(distributed.default_client().futures))
+
+        chosen = make_experiment(models=("tlm",), protocol=Protocol(splits=12), training={"group": 1})
+        results = run_experiment(chosen, table, executor=on_cluster(address), progress=look)
+        assert len(results.models["tlm"].test_cllr) == len(held) == 12
+        assert max(held) <= 4
+        assert workers_at(address) == 1
 
     def test_a_worker_of_another_version_is_refused(
         self, address: str, table: Table, monkeypatch: pytest.MonkeyPatch

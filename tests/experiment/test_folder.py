@@ -25,9 +25,11 @@ from lindley.experiment.folder import (
     start_folder,
     write_unit,
 )
-from lindley.experiment.runner import run_experiment
+from lindley.experiment.results import Results
+from lindley.experiment.runner import run_experiment, serially
 from lindley.experiment.saved import SavedRun
 from lindley.experiment.work import make_units
+from lindley.table.splits import Protocol
 from lindley.table.table import Table
 from tests.experiment.conftest import Store, make_experiment, make_table, without_seconds
 
@@ -380,3 +382,74 @@ class TestDefaultFolder:
 
 def test_units_of_an_experiment_are_those_of_its_folder(pristine: Path, experiment: Experiment) -> None:
     assert {unit.id for unit in make_units(experiment)} == {p.stem for p in (pristine / "units").iterdir()}
+
+
+class TestGroups:
+    """How many splits are worked on together is settled when a run begins, and stays so."""
+
+    ROWS = ("tlm", "ntlm-single-pairs-n1")
+
+    def chosen(self, **training: Any) -> Experiment:
+        return make_experiment(
+            models=self.ROWS, protocol=Protocol(splits=4, seed=2), training={"epochs": 1, **training}
+        )
+
+    def units(self, folder: Path) -> list[str]:
+        return sorted(path.stem for path in (folder / "units").iterdir())
+
+    def test_a_run_goes_on_with_the_groups_it_began_with(self, tmp_path: Path, table: Table) -> None:
+        """With fewer workers, too: its parts are used, and none is done again."""
+        run_experiment(self.chosen(), table, tmp_path, workers=2).write(tmp_path)
+        before = self.units(tmp_path)
+        assert before == [f"{row}.{span}" for row in ("ntlm-single-pairs-n1", "tlm") for span in ("01-02", "03-04")]
+        (tmp_path / "units" / "ntlm-single-pairs-n1.03-04.json").unlink()
+        notices: list[str] = []
+        run_experiment(self.chosen(), table, tmp_path, notice=notices.append, workers=1)
+        assert notices == ["3 of 4 parts of this experiment are finished already, and are used."]
+        assert self.units(tmp_path) == before
+
+    def test_it_is_found_whatever_the_workers(
+        self, tmp_path: Path, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        folder = default_folder(self.chosen(), table)
+        folder.mkdir(parents=True)
+        run_experiment(self.chosen(), table, folder, workers=2)
+        assert default_folder(self.chosen(), table) == folder
+        assert default_folder(self.chosen(group=2), table) == folder
+        assert default_folder(self.chosen(group=3), table) != folder
+
+    def test_what_nobody_can_use_settles_nothing(self, tmp_path: Path, table: Table) -> None:
+        """Of an earlier version, whose parts are done again: as this version would have begun."""
+        run_experiment(self.chosen(group=3), table, tmp_path)
+        for path in (tmp_path / "units").iterdir():
+            path.write_text(path.read_text().replace('"key": "', '"key": "0'))
+        results = run_experiment(self.chosen(), table, tmp_path)
+        assert results.experiment.training.group == 32
+        results.write(tmp_path)
+        assert len(SavedRun.open(tmp_path).result("tlm").test_cllr) == 4
+
+    def test_other_groups_that_are_asked_for_are_other_work(self, tmp_path: Path, table: Table) -> None:
+        run_experiment(self.chosen(group=2), table, tmp_path)
+        run_experiment(self.chosen(group=4), table, tmp_path).write(tmp_path)
+        run = SavedRun.open(tmp_path)
+        assert [run.llr("tlm", split).shape for split in range(4)] == [(15, 15)] * 4
+        assert run.experiment.training.group == 4
+
+    def test_a_finished_run_of_an_earlier_version_is_read(self, tmp_path: Path, table: Table) -> None:
+        """It had groups of splits for every model, also where each is fitted by itself now."""
+        chosen = make_experiment(models=("tlm", "flow:tlm"), protocol=Protocol(splits=3, seed=2), training={"group": 2})
+        units = make_units(chosen, all_in_groups=True)
+        assert [unit.id for unit in units if unit.root.alone] == ["flow--tlm.01-01", "flow--tlm.02-03"]
+        records = {}
+        for unit, finished in serially(chosen, table, units, lambda *_: None):
+            write_unit(tmp_path, unit.id, "earlier", finished.files, finished.record)
+            records[unit] = finished.record
+        start_folder(tmp_path, chosen, table)
+        Results.join(chosen, table, {unit: records[unit] for unit in units}).write(tmp_path)
+        before = SavedRun.open(tmp_path)
+        now = run_experiment(chosen, table)
+        assert before.result("flow:tlm").test_cllr == pytest.approx(now.models["flow:tlm"].test_cllr, rel=1e-9)
+        assert before.llr("flow:tlm", 2).shape == (15, 15)
+        run_experiment(chosen, table, tmp_path).write(tmp_path)
+        assert SavedRun.open(tmp_path).result("flow:tlm").test_cllr == now.models["flow:tlm"].test_cllr

@@ -133,7 +133,7 @@ def test_neural_models(table: Table) -> None:
     for name in NEURAL:
         assert again.models[name].test_cllr == results.models[name].test_cllr
     assert results.to_json()["training"] == {
-        "epochs": 30, "batch": 50, "learning_rate": 0.001, "weight_decay": 0.01, "group": 11, "device": "cpu",
+        "epochs": 30, "batch": 50, "learning_rate": 0.001, "weight_decay": 0.01, "group": 32, "device": "cpu",
     }  # fmt: skip
 
 

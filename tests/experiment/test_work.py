@@ -5,17 +5,32 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lindley.experiment import work
 from lindley.experiment.config import Experiment, load_experiment
-from lindley.experiment.work import LONGEST, ORACLE, code_digest, folder_name, make_units, model_file
+from lindley.experiment.work import (
+    LONGEST,
+    ORACLE,
+    code_digest,
+    do_unit,
+    folder_name,
+    make_units,
+    model_file,
+    unit_keys,
+    with_groups,
+)
+from lindley.system import fit
+from lindley.system.kinds import KINDS, register
 from lindley.table.splits import Protocol
-from tests.experiment.conftest import make_experiment
+from lindley.table.table import Table
+from tests.experiment.conftest import make_experiment, make_table
 
 DATA = "5" * 64
 
@@ -30,6 +45,49 @@ def test_groups_cover_the_splits_once(splits: int) -> None:
         assert max(sizes) <= 7
         assert max(sizes) - min(sizes) <= 1
         assert len(groups) == -(-splits // 7)
+
+
+@pytest.mark.parametrize("name", ["robust", "ht-plda", "tlm-bayes", "flow:tlm", "flow:ht-plda+logistic"])
+def test_what_is_fitted_by_itself_is_a_unit_of_its_own(name: str) -> None:
+    units = make_units(make_experiment(models=(name,), protocol=Protocol(splits=9)))
+    assert [unit.splits for unit in units] == [(split,) for split in range(9)]
+
+
+@pytest.mark.parametrize("name", ["tlm", "tlm@cv", "nplda", "ntlm-single-pairs-n1", "flow:ntlm-single-pairs-n1"])
+def test_what_shares_a_program_is_one_unit(name: str) -> None:
+    (unit,) = make_units(make_experiment(models=(name,), protocol=Protocol(splits=21), training={}))
+    assert unit.splits == tuple(range(21))
+
+
+def test_what_the_registry_says_of_a_kind_decides() -> None:
+    with register(replace(KINDS["tlm"], name="slow", alone=True)):
+        assert len(make_units(make_experiment(models=("slow", "tlm"), protocol=Protocol(splits=5)))) == 5 + 1
+
+
+NETWORKS = tuple(f"ntlm-{p}-{m}-n{n}" for p in ("single", "double") for m in ("pairs", "sources") for n in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("workers", "networks", "groups"),
+    [(1, 1, 1), (2, 1, 2), (8, 1, 7), (8, 2, 4), (8, 3, 2), (8, 5, 1), (8, 8, 1), (16, 6, 2), (100, 1, 21)],
+)
+def test_every_worker_has_a_training(workers: int, networks: int, groups: int) -> None:
+    """And no family is cut into more groups than that takes: of 21 splits on eight workers, seven groups of three."""
+    rows = ("tlm", "robust", *NETWORKS[:networks], f"{NETWORKS[0]}-varying+logistic")
+    chosen = make_experiment(models=rows, protocol=Protocol(splits=21), training={})
+    settled = with_groups(chosen, make_table(), workers)
+    units = make_units(settled)
+    for name in NETWORKS[:networks]:
+        assert sum(str(unit.root) == name for unit in units) == groups
+    assert with_groups(settled, make_table(), 3) is settled
+    assert chosen.training.group is None
+
+
+@pytest.mark.parametrize(("sources", "group"), [(45, 32), (10_000, 12), (40_000, 1)])
+def test_a_group_fits_into_memory(sources: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(45)
+    monkeypatch.setattr(Table, "sources", np.arange(sources))
+    assert with_groups(make_experiment(training={}), table).training.group == group
 
 
 def test_a_family_is_one_unit_and_the_root_comes_first() -> None:
@@ -107,7 +165,8 @@ def test_long_names_stay_apart() -> None:
 
 def keys(changes: dict[str, Any] | None = None, data: str = DATA) -> dict[str, str]:
     chosen = make_experiment(**(changes or {}))
-    return {unit.id: unit.key(chosen, data) for unit in make_units(chosen)}
+    units = make_units(chosen)
+    return {unit.id: key for unit, key in unit_keys(units, chosen, data).items()}
 
 
 BEFORE = keys()
@@ -219,3 +278,30 @@ def test_what_is_only_shown_decides_nothing(copy_of_the_package: Path) -> None:
 def test_the_libraries_decide_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lindley.system.provenance._installed", lambda library: "0.1")
     assert not set(keys().values()) & set(BEFORE.values())
+
+
+@pytest.mark.parametrize("number", [0, 3, 4])
+def test_threads_change_no_bit(number: int, table: Table) -> None:
+    """Of a fit, of a training with its integrations, and of all that is scored."""
+    chosen = make_experiment(protocol=Protocol(splits=3))
+    unit = make_units(chosen)[number]
+    one, *others = (do_unit(chosen, table, unit, threads=threads) for threads in (1, 2, 3))
+    for other in others:
+        assert other.files == one.files
+        for name, figures in one.record["models"].items():
+            assert {**other.record["models"][name], "seconds": 0} == {**figures, "seconds": 0}
+
+
+def test_several_runs_are_scored_side_by_side(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+    real = fit.side_by_side
+
+    def look(function: Any, arguments: Any, where: Any, threads: int | None = None) -> Any:
+        used.append((len(arguments), threads))
+        return real(function, arguments, where, threads)
+
+    monkeypatch.setattr(fit, "side_by_side", look)
+    chosen = make_experiment(models=("ntlm-single-pairs-n2-varying",), protocol=Protocol(splits=3))
+    (unit,) = make_units(chosen)
+    do_unit(chosen, table, unit, threads=2)
+    assert used == [(3, 2)] * 4  # validation and test pairs, of the network and of what is made of it

@@ -303,3 +303,12 @@ def test_too_few_sources_and_values_that_are_none() -> None:
         fit_flow(np.full((20, 2), math.nan), np.arange(20))
     with pytest.raises(LindleyError, match="2 features got values of shape"):
         bent(2)(np.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_some_instances_at_a_time_are_bent_alike(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = bent(3)
+    values = near_and_far(flow, 1)
+    whole = flow(values)
+    monkeypatch.setattr(flow_module, "ROWS", rows)
+    np.testing.assert_allclose(flow(values), whole, rtol=1e-12, atol=1e-12)

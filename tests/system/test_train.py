@@ -13,7 +13,7 @@ import lindley
 from lindley.calibration import CALIBRATIONS
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig, Experiment, ModelConfig
-from lindley.experiment.work import make_units
+from lindley.experiment.work import make_units, unit_keys
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import score
 from lindley.system.fit import Settings, cross_fitted
@@ -288,7 +288,7 @@ def test_a_unit_knows_what_it_was_pretrained_on(tmp_path: Path) -> None:
     def key() -> str:
         config = ModelConfig(model="robust", options={"pretrain": str(path)})
         experiment = Experiment(name="it", data=DataConfig(data="glass-simulated"), models=(config,))
-        return make_units(experiment)[0].key(experiment, "0")
+        return next(iter(unit_keys(make_units(experiment), experiment, "0").values()))
 
     write(path, glass(30))
     before = key()

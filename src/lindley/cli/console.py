@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import typer
@@ -147,6 +148,11 @@ class Progress:
 
     step: Callable[[str, str, float], None]
     notice: Callable[[str], None]
+    result: Callable[[str], None]  # a line of what has come out already
+
+
+def _print_line(console: Console, text: str) -> None:
+    console.print(Text(visible(text)), soft_wrap=True, highlight=False)
 
 
 @contextmanager
@@ -163,9 +169,9 @@ def show_progress() -> Iterator[Progress]:
                 what = ""
             if (doing, what) not in begun and done < 1:
                 begun.add((doing, what))
-                console.print(Text(visible(f"{doing}, {what}" if what else doing)), soft_wrap=True, highlight=False)
+                _print_line(console, f"{doing}, {what}" if what else doing)
 
-        yield Progress(line, lambda message: warn(message, "note", console))
+        yield Progress(line, lambda message: warn(message, "note", console), partial(_print_line, console))
         return
     from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -183,6 +189,7 @@ def show_progress() -> Iterator[Progress]:
                 task, description=visible(f"{doing}: {detail}" if detail else doing), completed=done
             ),
             lambda message: warn(message, "note", bar.console),
+            partial(_print_line, bar.console),
         )
 
 

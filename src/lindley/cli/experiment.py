@@ -26,10 +26,12 @@ from lindley.cli.options import (
 from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
+    from lindley.experiment.results import ModelResult
     from lindley.experiment.runner import Executor
 
 __all__ = ["Interrupted", "compare", "report", "run", "schema"]
 
+MOST_WORKERS = 1000
 MACHINES = "Many processes or machines (needs the extra 'cluster')"
 
 
@@ -72,8 +74,12 @@ def run(
         ),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=1000, help="Work on so many processes of this machine.", rich_help_panel=MACHINES),
+        str | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Work on so many processes of this machine, each on one core; auto for as many as there are cores.",
+            rich_help_panel=MACHINES,
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -105,6 +111,9 @@ def run(
         section: {name: value for name, value in given.items() if value is not None}
         for section, given in options.items()
     }
+    count = None if workers is None else _workers(workers)
+    if count is not None and cluster is not None:
+        raise LindleyError("Give --workers for this machine or --cluster for others, and not both.")
     config = load_experiment(experiment, overrides)
     config = config.model_copy(update={"data": config.data.with_profile()})
     table = load_table(config.data)
@@ -118,9 +127,11 @@ def run(
 
         try:
             with show_progress() as progress:
+                executor, n_workers = _executor(count, cluster)
                 results = run_experiment(
-                    config, table, folder,
-                    progress=progress.step, notice=progress.notice, executor=_executor(workers, cluster),
+                    config, table, folder, progress=progress.step, notice=progress.notice,
+                    executor=executor, workers=n_workers,
+                    row_is_done=lambda row, result: progress.result(_figures(row, result)),
                 )  # fmt: skip
         except KeyboardInterrupt as error:
             message = "Interrupted. What is finished is kept: the same command goes on where it was."
@@ -151,8 +162,11 @@ def report(
     pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too (needs the extra 'pdf').")] = False,
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
-    from lindley.experiment.folder import held_folder
-    from lindley.experiment.saved import SavedRun
+    from lindley.experiment.folder import held_folder, require_results
+
+    require_results(folder)
+
+    from lindley.experiment.saved import SavedRun  # brings torch
     from lindley.pages.pdf import require_pdf
     from lindley.pages.run_page import write_run_report
 
@@ -172,7 +186,12 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Set experiments side by side, with paired differences per split."""
-    from lindley.experiment.results import compare as compare_runs
+    from lindley.experiment.folder import require_results
+
+    for folder in folders:
+        require_results(folder)
+
+    from lindley.experiment.results import compare as compare_runs  # brings torch
     from lindley.experiment.saved import SavedRun
 
     comparison = compare_runs([SavedRun.open(folder) for folder in folders], to)
@@ -190,13 +209,32 @@ def compare(
         warn(remark)
 
 
-def _executor(workers: int | None, cluster: str | None) -> Executor:
-    """Where the work is done."""
-    from lindley.experiment.runner import on_cluster, serially
+def _figures(row: str, result: ModelResult) -> str:
+    """A row of the results in a line, to be read while the others are worked on."""
+    test, _, lowest = result.test_figures()
+    return f"  {row}: test Cllr {test}, Cllr_min {lowest}"
 
-    if workers is not None and cluster is not None:
-        raise LindleyError("Give --workers for this machine or --cluster for others, and not both.")
-    return serially if workers is None and cluster is None else on_cluster(cluster, workers)
+
+def _workers(text: str) -> int:
+    """What ``--workers`` says."""
+    if text == "auto":
+        from lindley.experiment.cores import usable_cores
+
+        return usable_cores()
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MOST_WORKERS:
+        raise LindleyError(
+            f"--workers '{text[:20]}': give a number from 1 to {MOST_WORKERS}, or auto for one per core."
+        )
+    return int(text)
+
+
+def _executor(workers: int | None, cluster: str | None) -> tuple[Executor, int]:
+    """Where the work is done, and by how many."""
+    from lindley.experiment.runner import on_cluster, serially, workers_at
+
+    if cluster is not None:
+        return on_cluster(cluster), workers_at(cluster)
+    return (serially, 1) if workers is None else (on_cluster(workers=workers), workers)
 
 
 def schema(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -34,8 +36,14 @@ def verify(
     working folder, and in --systems. The matrix of a batch, which stands among its reports, is told and passed over.
     Exit status: 0 if every report says what follows from its measurements, else 2.
     """
+    if not any(map(os.path.exists, reports)):
+        for path in reports:
+            _say_not_verified(path, [f"there is no file {path}"])
+        _say_how_many(0, len(reports))
+        raise typer.Exit(2)
+
     from lindley.casework.review import read_review
-    from lindley.pages.case_record import is_matrix, reports_in, verify_reports
+    from lindley.pages.case_record import is_matrix, reports_in, verify_reports  # brings torch
     from lindley.pages.numerals import fixed
     from lindley.version import __version__
 
@@ -49,9 +57,7 @@ def verify(
         problems = [*each.problems, *filter(None, [doubt])]
         parted += bool(problems)
         if each.record is None or problems:
-            say(f"{each.report}: not verified")
-            for problem in problems:
-                say_prose(f"  • {problem}")
+            _say_not_verified(each.report, problems)
             continue
         written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
         say_prose(
@@ -66,8 +72,7 @@ def verify(
             )
     for path in matrices:
         say_prose(f"{path}: a matrix, which is not verified itself: compare its LRs with those of the reports")
-    if len(found) > 1:
-        say(f"\n{len(found) - parted} of {len(found)} reports verified.")
+    _say_how_many(len(found) - parted, len(found))
     raise typer.Exit(2 if parted else 0)
 
 
@@ -92,6 +97,17 @@ def review(
     review_reports(reports, reviewer, log, remark)
     for path in reports:
         say(f"{path}: reviewed, see {review_file(path).name}")
+
+
+def _say_not_verified(report: Path, problems: Iterable[str]) -> None:
+    say(f"{report}: not verified")
+    for problem in problems:
+        say_prose(f"  • {problem}")
+
+
+def _say_how_many(verified: int, reports: int) -> None:
+    if reports > 1:
+        say(f"\n{verified} of {reports} reports verified.")
 
 
 def log(

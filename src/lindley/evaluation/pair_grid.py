@@ -1,14 +1,16 @@
 """All pairs of a matrix, traces along its rows and refs along its columns: which are same-source, and sums by source.
 
-`compress` evaluates more pairs than memory holds: all of them, tile by tile, become a few weighted LLRs.
+`compress` evaluates more pairs than memory holds: all of them, tile by tile, become a few weighted LLRs. On a GPU they are
+counted where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,15 +19,20 @@ from lindley.errors import LindleyError
 from lindley.evaluation.metrics import log2_cost
 from lindley.llrs import Floats, LLRs
 
-__all__ = ["NamedPair", "PairGrid", "PairSums", "compress", "count_pairs"]
+__all__ = ["NamedPair", "PairBlocks", "PairGrid", "PairSums", "compress", "compress_several", "count_pairs"]
 
 Index = NDArray[np.intp]
 NamedPair = tuple[str, str, float]
 """The source of the trace, the source of the ref, and their LLR."""
-Block = Callable[[slice, slice], ArrayLike]
+Block = Callable[[slice, slice], Any]
+"""A matrix of two slices, of rows and of columns: an array, or a tensor."""
 
-BINS_PER_UNIT = 4096
-FINE_TO = 20
+BINS_PER_UNIT, FINE_TO = 4096, 32
+"""Bins of `compress` for each unit of the LLR, and how far they go: calibrations clip LLRs below that."""
+BINS_PER_SIZE, MIDDLE_TO = 1000, 10_000
+"""Beyond, bins for each factor e of the LLR, and how far they go; then they are a tenth of it."""
+TILE = 2048
+"""Rows and columns at a time: 32 MiB of LLRs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +177,80 @@ class PairSums:
         return self.same / (2 * n_same), different / (4 * n_different)
 
 
+@dataclass(frozen=True, eq=False)
+class PairBlocks:
+    """Pairs of rows and columns that are scored a block at a time, as there are more than memory holds.
+
+    ``block(rows, columns)`` gives the log10 LRs of two slices as a matrix: an array, or a tensor, which is counted where it is.
+    ``weight`` is that of every pair (rows, columns), one unless given: a matrix, or what gives the weights of two slices.
+    """
+
+    block: Block
+    row_source: ArrayLike
+    column_source: ArrayLike
+    weight: Floats | Block | None = None
+
+    @cached_property
+    def grid(self) -> PairGrid:
+        """Which pairs are same-source."""
+        return PairGrid.of(self.row_source, self.column_source)
+
+    def tiles(self, size: int) -> list[_Tile]:
+        """All pairs, as squares of so many rows and columns at most."""
+        row, column = self.grid.trace, self.grid.ref
+        both = product(_slices(row.size, size), _slices(column.size, size))
+        return [_Tile(self, i, j, bool(np.isin(row[i], column[j]).any())) for i, j in both]
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """A block of rows and columns."""
+
+    pairs: PairBlocks
+    rows: slice
+    columns: slice
+    has_same: bool  # whether there is a same-source pair among them
+
+    @property
+    def is_same(self) -> NDArray[np.bool_]:
+        """(rows, columns)."""
+        grid = self.pairs.grid
+        return np.asarray(grid.trace[self.rows, None] == grid.ref[None, self.columns])
+
+    @property
+    def weight(self) -> Floats | None:
+        """(rows, columns)."""
+        weight = self.pairs.weight
+        if weight is None or isinstance(weight, np.ndarray):
+            return None if weight is None else weight[self.rows, self.columns]
+        return np.asarray(weight(self.rows, self.columns), dtype=np.float64)
+
+    def llr(self) -> Any:
+        """(rows, columns), as an array; as a tensor where it lies on a GPU. Shape and values are looked at."""
+        found: Any = self.pairs.block(self.rows, self.columns)
+        on_gpu = hasattr(found, "device") and getattr(found.device, "type", "cpu") != "cpu"
+        values: Any = found.double() if on_gpu else np.asarray(found, dtype=np.float64)
+        expected = (self.rows.stop - self.rows.start, self.columns.stop - self.columns.start)
+        if tuple(values.shape) != expected:
+            shape = tuple(values.shape)
+            raise LindleyError(f"block({self.rows}, {self.columns}) gave shape {shape}, expected {expected}")
+        finite = values.isfinite() if on_gpu else np.isfinite(values)
+        if not finite.all():
+            i, j = np.argwhere(~_array(finite))[0]
+            raise LindleyError(
+                f"the LLR of row {self.rows.start + i} and column {self.columns.start + j} is {float(values[i, j])}; LLRs must "
+                "be finite"
+            )
+        return values
+
+
 def compress(
-    block: Block, row_source: ArrayLike, column_source: ArrayLike, *, weight: Floats | None = None, tile: int = 2048
+    block: Block,
+    row_source: ArrayLike,
+    column_source: ArrayLike,
+    *,
+    weight: Floats | Block | None = None,
+    tile: int = TILE,
 ) -> LLRs:
     """Weighted LLRs that stand for all row × column pairs.
 
@@ -182,49 +261,44 @@ def compress(
     - whatever depends on the order of the LLRs alone (Cllr_min, EER, the misleading rates) is exact;
     - Cllr and ECE are too small by at most (w ln 10)² / 8 = 4e-8 of the different-source cost, w the bin width
       (the cost is convex in ln LR, with a second derivative below the cost itself);
-    - curves against the LLR (Tippett, histogram, devPAV) are right to w.
+    - curves against the LLR (Tippett, histogram, devPAV) are right to w: T(x + w) ≤ the curve at x ≤ T(x − w), with T that
+      of all pairs.
 
-    Bins are 1/4096 wide for |LLR| ≤ 20 and 10 % of the LLR beyond, where the cost is linear or below 1e-19.
+    Bins are w = 1/4096 wide for |LLR| ≤ 32. Beyond, where the cost is linear or below 1e-31, they are a thousandth of the LLR,
+    and a tenth of it from 10,000 on.
 
-    ``block(rows, columns)`` gives the log10 LRs of two slices of rows and columns as a matrix. Tiles that
-    hold a same-source pair are asked for twice: first for the same-source LLRs, then with all others for the
-    different-source counts. With the sources in the same order along both sides these are the tiles on the
-    diagonal. ``row_source`` and ``column_source`` name the sources; ``weight`` is that of every pair (rows, columns), one
-    unless given. Memory is a few tiles (``tile``² numbers).
+    ``block``, ``row_source``, ``column_source`` and ``weight`` are those of `PairBlocks`. Tiles that hold a same-source pair
+    are asked for twice: first for the same-source LLRs, then with all others for the different-source counts. With the sources
+    in the same order along both sides these are the tiles on the diagonal. Memory is a few tiles (``tile``² numbers).
 
     >>> llr = np.array([[2.0, -1.0], [-3.0, 1.5]])
     >>> compress(lambda rows, columns: llr[rows, columns], ["a", "b"], ["a", "b"]).same
     array([1.5, 2. ])
     """
-    grid = PairGrid.of(row_source, column_source)
-    row, column = grid.trace, grid.ref
-    tiles = list(product(_slices(row.size, tile), _slices(column.size, tile)))
-    mixed = [np.isin(row[i], column[j]).any() for i, j in tiles]
-    if not any(mixed):
+    return compress_several([PairBlocks(block, row_source, column_source, weight)], tile)
+
+
+def compress_several(several: Sequence[PairBlocks], tile: int = TILE) -> LLRs:
+    """`compress` of several sets of pairs together, such as those of the folds of a cross-fit."""
+    tiles = [each for pairs in several for each in pairs.tiles(tile)]
+    mixed = [each for each in tiles if each.has_same]
+    if not mixed:
         raise LindleyError("no row and column have a source in common: there are no same-source pairs")
-    found = [
-        _finite(block, i, j)[row[i, None] == column[None, j]]
-        for (i, j), has_same in zip(tiles, mixed, strict=True)
-        if has_same
-    ]
-    same = np.sort(np.concatenate(found))
+    same = np.sort(np.concatenate([_chosen(each.llr(), each.is_same) for each in mixed]))
     edges = _edges(same)
     count, total = np.zeros(2 * edges.size + 1), np.zeros(2 * edges.size + 1)
-    for (i, j), has_same in zip(tiles, mixed, strict=True):
-        values = _finite(block, i, j)
-        different = row[i, None] != column[None, j] if has_same else np.ones(values.shape, dtype=np.bool_)
-        filled, counts, sums = _count(values[different], None if weight is None else weight[i, j][different], edges)
+    for each in tiles:
+        filled, counts, sums = _counted(each, edges)
         count[filled] += counts
         total[filled] += sums
 
     filled = np.flatnonzero(count)
-    lower = np.concatenate([[-np.inf], np.repeat(edges, 2)])  # segments: below, at and above every edge in turn
-    upper = np.concatenate([np.repeat(edges, 2), [np.inf]])
-    at_edge = np.arange(lower.size) % 2 == 1
-    # a mean must not round onto the edge of its bin: there it would tie with a same-source LLR
-    lower = np.where(at_edge, lower, np.nextafter(lower, np.inf))
-    upper = np.where(at_edge, upper, np.nextafter(upper, -np.inf))
-    means = np.clip(total[filled] / count[filled], lower[filled], upper[filled])
+    # Segments are below, at and above every edge in turn. A mean must not round onto the edge of its bin: there it would tie
+    # with a same-source LLR.
+    at_edge, ends = filled % 2 == 1, np.concatenate([[-np.inf], edges, [np.inf]])
+    lower, upper = ends[(filled + 1) // 2], ends[filled // 2 + 1]
+    lower, upper = (np.where(at_edge, e, np.nextafter(e, to)) for e, to in ((lower, np.inf), (upper, -np.inf)))
+    means = np.clip(total[filled] / count[filled], lower, upper)
     return LLRs(same, means, None, count[filled])
 
 
@@ -232,33 +306,45 @@ def _slices(n: int, size: int) -> list[slice]:
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
-def _finite(block: Block, rows: slice, columns: slice) -> Floats:
-    """The LLRs of one tile, after a look at shape and values."""
-    values = np.asarray(block(rows, columns), dtype=np.float64)
-    expected = (rows.stop - rows.start, columns.stop - columns.start)
-    if values.shape != expected:
-        raise LindleyError(f"block({rows}, {columns}) gave shape {values.shape}, expected {expected}")
-    if not np.isfinite(values).all():
-        i, j = np.argwhere(~np.isfinite(values))[0]
-        raise LindleyError(
-            f"the LLR of row {rows.start + i} and column {columns.start + j} is {values[i, j]}; LLRs must be finite"
-        )
-    return values
+def _array(values: Any) -> NDArray[Any]:
+    """A tensor on a GPU as an array here; an array as it is."""
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
+
+
+def _chosen(values: Any, which: NDArray[np.bool_]) -> Floats:
+    """Some of the values of a tile."""
+    if isinstance(values, np.ndarray):
+        return np.asarray(values[which])
+    i, j = np.nonzero(which)
+    return _array(values[i.tolist(), j.tolist()])
 
 
 def _edges(same: Floats) -> Floats:
     """Increasing edges of the bins: regular ones, zero, and every same-source LLR."""
     n_fine = FINE_TO * BINS_PER_UNIT
     fine = np.arange(-n_fine, n_fine + 1) / BINS_PER_UNIT
-    coarse = FINE_TO * 1.1 ** np.arange(1, 7000)  # up to 1e290
-    return np.unique(np.concatenate([-coarse, fine, coarse, same]))
+    middle = np.geomspace(FINE_TO, MIDDLE_TO, round(np.log(MIDDLE_TO / FINE_TO) * BINS_PER_SIZE) + 1)[1:]
+    coarse = MIDDLE_TO * 1.1 ** np.arange(1, 6900)  # up to 1e289
+    return np.unique(np.concatenate([-coarse, -middle, fine, middle, coarse, same]))
 
 
-def _count(values: Floats, weight: Floats | None, edges: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
-    """Which of the 2 n_edge + 1 segments hold values, how many (by weight) and their sum.
+Counted = tuple[NDArray[np.intp], Floats, Floats]
+"""Which of the 2 n_edge + 1 segments hold values, how many (by weight) and their sum."""
 
-    Sorting the values and looking the edges up in them is many times faster than the other way round.
-    """
+
+def _counted(tile: _Tile, edges: Floats) -> Counted:
+    """The different-source pairs of a tile, by segment."""
+    values, weight = tile.llr(), tile.weight
+    if not isinstance(values, np.ndarray):
+        return _count_there(values, tile.is_same if tile.has_same else None, weight, edges)
+    if not tile.has_same:
+        return _count(values.reshape(-1), None if weight is None else weight.reshape(-1), edges)
+    different = ~tile.is_same
+    return _count(values[different], None if weight is None else weight[different], edges)
+
+
+def _count(values: Floats, weight: Floats | None, edges: Floats) -> Counted:
+    """Sorting the values and looking the edges up in them is many times faster than the other way round."""
     if weight is None:
         ordered, heavy = np.sort(values), None
     else:
@@ -275,3 +361,21 @@ def _count(values: Floats, weight: Floats | None, edges: Floats) -> tuple[NDArra
         return filled, counts[filled].astype(np.float64), np.add.reduceat(ordered, start[filled])
     totals, sums = (np.add.reduceat(each, start[filled]) for each in (heavy, heavy * ordered))
     return filled[totals > 0], totals[totals > 0], sums[totals > 0]
+
+
+def _count_there(values: Any, is_same: NDArray[np.bool_] | None, weight: Floats | None, edges: Floats) -> Counted:
+    """The same for a tensor, where it lies: a GPU looks every value up in the edges faster than it sorts them."""
+    import torch  # only for tensors, so that it is loaded already
+
+    ends = torch.from_numpy(edges).to(values.device)
+    n = 2 * edges.size + 1
+    at = torch.searchsorted(ends, values)
+    segment = 2 * at + (ends[at.clamp_max(edges.size - 1)] == values)
+    if is_same is not None:
+        segment[torch.from_numpy(is_same).to(values.device)] = n  # one more, which is left out
+    heavy = None if weight is None else torch.from_numpy(weight).to(values.device)
+    flat = segment.reshape(-1)
+    counts = torch.bincount(flat, None if heavy is None else heavy.reshape(-1), minlength=n + 1)[:n].double()
+    sums = torch.bincount(flat, (values if heavy is None else heavy * values).reshape(-1), minlength=n + 1)[:n]
+    filled = torch.nonzero(counts > 0)[:, 0]
+    return _array(filled), _array(counts[filled]), _array(sums[filled])

@@ -187,11 +187,12 @@ class TrainingConfig(_Section):
     batch: int = Field(default=50, ge=1, le=MOST, description="same-source pairs, or sources, in a batch")
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of AdamW")
     weight_decay: float = Field(default=1e-2, ge=0, allow_inf_nan=False, description="of AdamW")
-    group: int = Field(
-        default=11,
+    group: int | None = Field(
+        default=None,
         ge=1,
         le=MOST,
-        description="splits that are worked on together, at most: more are faster, fewer lose less when a run is broken off",
+        description="splits that are worked on together, at most; default all of them, or as few as give every worker a "
+        "training",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
 

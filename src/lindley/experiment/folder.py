@@ -49,6 +49,7 @@ __all__ = [
     "default_folder",
     "drop_results",
     "first_folder",
+    "group_in",
     "held_folder",
     "json_digest",
     "lock_file",
@@ -57,6 +58,7 @@ __all__ = [
     "read_unit",
     "read_unit_file",
     "read_whole",
+    "require_results",
     "resolved",
     "start_folder",
     "writable_folder",
@@ -267,6 +269,21 @@ def _sweep(folder: Path) -> None:
                 path.unlink()
 
 
+def require_results(folder: str | Path) -> Path:
+    """Where the results of a finished run in a folder are.
+
+    Raises:
+        LindleyError: if there are none.
+    """
+    path = Path(folder) / RESULTS
+    if not path.is_file():
+        mend = "Name the folder that 'lindley run' wrote to."
+        if (Path(folder) / EXPERIMENT).is_file():
+            mend = "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
+        raise LindleyError(f"{folder} holds no {RESULTS}. {mend}")
+    return path
+
+
 def drop_results(folder: Path) -> None:
     """Take results.json away: some of what it was made of is not there, or is of another experiment."""
     try:
@@ -390,9 +407,18 @@ def default_folder(experiment: Experiment, table: Table) -> Path:
 def _same(folder: Path, experiment: Experiment, table: Table) -> bool:
     """Whether a folder is of the same data and configuration; the output may differ."""
     try:
-        return _settings_in(folder) == _settings(experiment) and read_table_file(folder).sha256() == table.sha256()
+        there, here = _settings_in(folder), _settings(experiment)
+        if there is not None and experiment.training.group is None:  # the run there has settled it
+            here["training"]["group"] = there["training"]["group"]
+        return there == here and read_table_file(folder).sha256() == table.sha256()
     except LindleyError:  # not to be read, or not ours
         return False
+
+
+def group_in(folder: Path) -> int | None:
+    """How many splits the run in a folder works on together; nothing if there is none, or none that reads."""
+    there = _settings_in(folder)
+    return None if there is None else there["training"]["group"]
 
 
 def _settings_in(folder: Path) -> dict[str, Any] | None:

@@ -13,25 +13,32 @@ import platform
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from threading import Event, RLock
 from typing import Any
 from urllib.parse import urlsplit
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
-from lindley.experiment.folder import drop_results, held_folder, read_unit, start_folder, write_unit
-from lindley.experiment.results import Results
-from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units
+from lindley.experiment.folder import drop_results, group_in, held_folder, read_unit, start_folder, write_unit
+from lindley.experiment.results import ModelResult, Results
+from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units, unit_keys, with_groups
+from lindley.models.blocks import one_thread
 from lindley.models.fitting import require_device
+from lindley.system.names import ModelName
 from lindley.system.provenance import versions
 from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
 
-__all__ = ["Executor", "on_cluster", "run", "run_experiment", "serially"]
+__all__ = ["Executor", "on_cluster", "run", "run_experiment", "serially", "workers_at"]
 
 Progress = Callable[[str, str, float], None]
 """Called with what is being done, a detail of it, and the share of the experiment that is done, 0 to 1."""
@@ -43,18 +50,72 @@ Told = tuple[Finished, list[str]]
 """What a unit gave, and the warnings on the way: those of another process would be lost."""
 LOST_AT_MOST = 10
 """Workers that may be lost while they have the same unit in hand; more, and the unit is held to be the cause."""
+IN_HAND = 64
+"""Units that a scheduler holds at a time, unless it has many workers."""
 WORKERS_WITHIN = 30
 """Seconds in which the first worker must be there."""
+
+
+ON_GPU = 6
+"""Trainings on a GPU at a time: the paper's six together take a third of the time that they take one after the other."""
 
 
 def serially(
     experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
 ) -> Iterator[tuple[Unit, Finished]]:
-    """One unit after the other, in this process."""
+    """In this process, the shortest first, so that there is something to see soon.
+
+    A fit runs on one thread, and as many as torch may use go on side by side. Trainings come after them: on a processor one by
+    one, as each uses the threads itself; on a GPU some at a time, as one leaves most of it idle.
+    """
     require_device(experiment.training.device)
-    for unit in units:
-        report(unit, "", 0.0)
-        yield unit, do_unit(experiment, table, unit, partial(report, unit))
+    threads = torch.get_num_threads()
+    order = sorted(units, key=lambda unit: unit.effort)
+    trainings = [unit for unit in order if unit.is_trained]
+    with one_thread(), threadpool_limits(1):
+        yield from _side_by_side(experiment, table, [u for u in order if not u.is_trained], report, threads)
+        if experiment.training.device != "cpu":
+            yield from _side_by_side(experiment, table, trainings[::-1], report, ON_GPU)
+            return
+        for unit in trainings:
+            report(unit, "", 0.0)
+            yield unit, do_unit(experiment, table, unit, partial(report, unit), threads=threads)
+
+
+def _side_by_side(
+    experiment: Experiment,
+    table: Table,
+    units: Sequence[Unit],
+    report: Callable[[Unit, str, float], None],
+    threads: int,
+) -> Iterator[tuple[Unit, Finished]]:
+    """So many units at a time, each on a thread of its own; no more of them are begun than are waited for."""
+    stop = Event()
+
+    def one(unit: Unit) -> Finished:
+        def tell(detail: str, share: float) -> None:
+            if stop.is_set():
+                raise CancelledError
+            report(unit, detail, share)
+
+        torch.set_num_threads(1)
+        tell("", 0.0)
+        return do_unit(experiment, table, unit, tell, threads=1)
+
+    waiting = iter(units)
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        running: dict[Future[Finished], Unit] = {}
+        try:
+            while True:
+                running |= {pool.submit(one, unit): unit for unit in islice(waiting, threads - len(running))}
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def run(
@@ -117,16 +178,21 @@ def run_experiment(
     progress: Progress = lambda doing, detail, done: None,
     notice: Callable[[str], None] = lambda message: None,
     executor: Executor = serially,
+    workers: int = 1,
+    row_is_done: Callable[[str, ModelResult], None] = lambda row, result: None,
 ) -> Results:
     """Every model of the experiment on every split.
 
     With a ``folder``, finished units are kept there, and those that are there already are not done again: a run that was
     killed goes on where it was, and ends with the results that it would have had. Without, nothing is written.
+    ``workers``: among how many the executor deals out the units; groups of splits go by it, where the experiment leaves them
+    open. ``row_is_done`` is called with every row of the results as soon as its figures are there.
     """
     _refuse_early(experiment, table)
-    units = make_units(experiment)
     sha256 = table.sha256()
-    keys = {unit: unit.key(experiment, sha256) for unit in units}
+    experiment = _settled(experiment, table, sha256, folder, workers)
+    units = make_units(experiment)
+    keys = unit_keys(units, experiment, sha256)
     records: dict[Unit, dict[str, Any]] = {}
     if folder is not None:
         start_folder(folder, experiment, table, notice)
@@ -139,24 +205,71 @@ def run_experiment(
     if records:
         notice(f"{len(records)} of {len(units)} parts of this experiment are finished already, and are used.")
 
-    shares = {unit: float(unit in records) for unit in units}
+    begun: dict[Unit, float] = {}  # the shares that are done of units which are not finished
+    telling = RLock()  # several threads tell of progress
     total = sum(unit.effort for unit in units)
+    finished_effort = sum(unit.effort for unit in records)
+    rows = _Rows(experiment, units, row_is_done)
+    for unit, record in records.items():
+        rows.add(unit, record)
 
     def report(unit: Unit, detail: str, share: float) -> None:
-        shares[unit] = share
-        done = sum(u.effort * s for u, s in shares.items()) / total
         name = "the oracle" if unit.root == ORACLE else str(unit.root)
         first, last = unit.splits[0] + 1, unit.splits[-1] + 1
         splits = f"split {first}" if first == last else f"splits {first}–{last}"
-        progress(name, f"{splits} of {experiment.protocol.splits}" + (f", {detail}" if detail else ""), done)
+        with telling:
+            begun[unit] = share
+            done = min(1.0, (finished_effort + sum(u.effort * s for u, s in begun.items())) / total)
+            progress(name, f"{splits} of {experiment.protocol.splits}" + (f", {detail}" if detail else ""), done)
 
     for unit, finished in executor(experiment, table, [unit for unit in units if unit not in records], report):
         if folder is not None:
             write_unit(folder, unit.id, keys[unit], finished.files, finished.record)
         records[unit] = finished.record
-        shares[unit] = 1.0
+        with telling:
+            begun.pop(unit, None)
+            finished_effort += unit.effort
+        rows.add(unit, finished.record)
     progress("done", "", 1.0)
     return Results.join(experiment, table, {unit: records[unit] for unit in units})
+
+
+class _Rows:
+    """Tells of every row of the results as soon as all units of its family are finished."""
+
+    def __init__(self, experiment: Experiment, units: Sequence[Unit], tell: Callable[[str, ModelResult], None]) -> None:
+        self.tell = tell
+        self.rows: dict[ModelName, list[tuple[str, ModelName]]] = {}
+        for row, name in experiment.rows.items():
+            self.rows.setdefault(name.root, []).append((row, name))
+        self.waiting: dict[ModelName, set[Unit]] = {}
+        for unit in units:
+            self.waiting.setdefault(unit.root, set()).add(unit)
+        self.records: dict[ModelName, dict[Unit, dict[str, Any]]] = {}
+
+    def add(self, unit: Unit, record: dict[str, Any]) -> None:
+        """One more unit is finished."""
+        self.records.setdefault(unit.root, {})[unit] = record
+        self.waiting[unit.root].discard(unit)
+        if not self.waiting[unit.root]:
+            found = self.records.pop(unit.root)
+            entries = [found[each]["models"] for each in sorted(found, key=lambda each: each.splits)]
+            for row, name in self.rows.get(unit.root, ()):
+                self.tell(row, ModelResult.join(str(name), [entry[str(name)] for entry in entries]))
+
+
+def _settled(experiment: Experiment, table: Table, sha256: str, folder: Path | None, workers: int) -> Experiment:
+    """With groups of a size that is settled: as in the folder, where work of a run that was broken off can be used."""
+    settled = with_groups(experiment, table, workers)
+    there = None if folder is None else group_in(folder)
+    if folder is None or there is None or experiment.training.group is not None or there == settled.training.group:
+        return settled
+    training = experiment.training.model_copy(update={"group": there})
+    before = experiment.model_copy(update={"training": training})
+    grouped = [unit for unit in make_units(before) if unit.root == ORACLE or not unit.root.alone]
+    keys = unit_keys(grouped, before, sha256)
+    usable = any(read_unit(folder, unit.id, keys[unit], lambda message: None) is not None for unit in grouped)
+    return before if usable else settled
 
 
 def _refuse_early(experiment: Experiment, table: Table) -> None:
@@ -183,6 +296,7 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
 
     settings = {
         "distributed.scheduler.allowed-failures": LOST_AT_MOST,
+        "distributed.scheduler.worker-saturation": 1.0,  # a unit goes to a worker that has none in hand
         "distributed.comm.timeouts.connect": "10s",
         "distributed.worker.daemon": True,
     }
@@ -197,20 +311,48 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
             _require_workers(client, address)
             here = (versions(), code_digest())
             # The longest first, so that no worker is left with a training at the end.
-            order = sorted(units, key=lambda unit: -unit.effort)
-            futures = {client.submit(_do, experiment, table, unit, here, pure=False): unit for unit in order}
-            for unit in order[: workers or 1]:
+            waiting = iter(sorted(units, key=lambda unit: -unit.effort))
+            done: Any = distributed.as_completed()  # type: ignore[no-untyped-call]
+            futures: dict[Any, Unit] = {}
+            to_go = len(units)
+
+            def hand_out() -> list[Unit]:
+                """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it."""
+                try:
+                    threads = sum(client.nthreads().values())
+                except OSError:  # a connection that is lost is told of the units that it had
+                    threads = 0
+                room = max(IN_HAND, 4 * threads) - len(futures)
+                handed = list(islice(waiting, room)) if room > 0 else []
+                if handed:
+                    new = client.map(partial(_do, experiment, table, wanted=here), handed, pure=False)
+                    futures.update(zip(new, handed, strict=True))
+                    done.update(new)
+                return handed
+
+            for unit in hand_out()[: workers or 1]:
                 report(unit, "handed to the workers", 0.0)
-            for future in distributed.as_completed(list(futures)):  # type: ignore[no-untyped-call]
-                unit = futures.pop(future)
+            for future in done:
+                unit, to_go = futures.pop(future), to_go - 1
                 finished, told = _result(future)
+                future.release()
+                hand_out()
                 for message in told:
                     warnings.warn(message, stacklevel=2)
-                report(unit, f"{len(futures)} parts to go", 1.0)
+                report(unit, f"{to_go} parts to go", 1.0)
                 yield unit, finished
-                future.release()
 
     return execute
+
+
+def workers_at(address: str) -> int:
+    """How many workers the cluster at an address has now, each with one thread of work."""
+    import distributed
+
+    with _quiet(), ExitStack() as stack:
+        client = _client(stack, distributed, address, None, 1)
+        _require_workers(client, address)
+        return sum(client.nthreads().values())
 
 
 def _do(experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]) -> Told:

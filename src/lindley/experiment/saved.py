@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import (
-    EXPERIMENT,
     RESULTS,
     json_digest,
     read_arrays,
     read_table_file,
     read_unit_file,
     read_whole,
+    require_results,
 )
 from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
@@ -53,12 +53,7 @@ class SavedRun:
         Raises:
             LindleyError: if there is none, if it is not finished, or if it is damaged.
         """
-        path = Path(folder) / RESULTS
-        if not path.is_file():
-            mend = "Name the folder that 'lindley run' wrote to."
-            if (Path(folder) / EXPERIMENT).is_file():
-                mend = "Its run is not finished: give the same 'lindley run' again, and it goes on where it was."
-            raise LindleyError(f"{folder} holds no {RESULTS}. {mend}")
+        path = require_results(folder)
         try:
             content = json.loads(path.read_bytes())
             schema = content["schema"]
@@ -157,7 +152,7 @@ class SavedRun:
     def _records(self) -> dict[Unit, dict[str, Any]]:
         """The units, and what their files say of them."""
         records = {}
-        for unit in make_units(self.experiment):
+        for unit in self._units():
             try:
                 records[unit] = read_unit_file(self.folder, unit.id)
             except FileNotFoundError as error:
@@ -166,6 +161,14 @@ class SavedRun:
             except LindleyError as error:
                 raise LindleyError(f"{error}. Run the experiment again: it redoes what is damaged.") from error
         return records
+
+    def _units(self) -> list[Unit]:
+        """As they were done: an earlier version had groups of splits for every model."""
+        there = {path.stem for path in (self.folder / "units").glob("*.json")}
+        units, before = make_units(self.experiment), make_units(self.experiment, all_in_groups=True)
+        missing = {unit.root for unit in units if unit.id not in there}
+        earlier = missing - {unit.root for unit in before if unit.id not in there}
+        return [unit for unit in units if unit.root not in earlier] + [unit for unit in before if unit.root in earlier]
 
     def _check(self) -> None:
         """Hold results.json to the units that it was made of."""
@@ -185,7 +188,12 @@ class SavedRun:
     def _unit(self, name: ModelName, split: int) -> Unit:
         if not 0 <= split < self.experiment.protocol.splits:
             raise IndexError(f"there is no split {split}: they count from 0 to {self.experiment.protocol.splits - 1}")
-        return next(unit for unit in self._records if name in unit.models and split in unit.splits)
+        return self._places[name, split]
+
+    @cached_property
+    def _places(self) -> dict[tuple[ModelName, int], Unit]:
+        """The unit of every model on every split."""
+        return {(name, split): unit for unit in self._records for name in unit.models for split in unit.splits}
 
     def _bytes(self, unit: Unit, name: str) -> bytes:
         data = read_whole(self.folder / name, self._records[unit]["files"].get(name))

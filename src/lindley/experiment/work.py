@@ -1,13 +1,15 @@
-"""The work of an experiment as units that need nothing of each other: a family of models on a group of splits.
+"""The work of an experiment as units that need nothing of each other: a family of models on a split, or on a group of them.
 
-A family is a model that is fitted or trained, its *root*, and everything that builds on it: integration, calibrations. The
-splits are grouped the same way wherever the work is done, because the last bits of a training depend on which runs share a
-tensor program. So a unit gives the same bytes on one machine or on ten, today or after a power cut.
+A family is a model that is fitted or trained, its *root*, and everything that builds on it: integration, calibrations. Where
+each run is fitted by itself, a unit has one split. Runs that are fitted in one tensor program, as all trainings are, make
+groups, because a program of many runs costs little more than one of a few. The last bits of a training depend on which runs
+share a program, so the size of the groups is settled before the work begins (`with_groups`) and written down with the
+results: a unit gives the same bytes on one machine or on ten, today or after a power cut.
 
 `do_unit` does one: split, fit, score, integrate, calibrate, evaluate. At the end the same systems score the test sources again
 with 1×1, 2×2, … instances, as far as the table has them: a *series*. The result is bytes and plain numbers. It runs with one
-thread for linear algebra, so that the last bits do not depend on how many cores a machine has; training puts its runs on two
-cores by itself.
+thread for linear algebra, so that the last bits do not depend on how many cores a machine has; trainings, and the scoring of
+several runs, put whole runs on several cores.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from lindley.models.blocks import one_thread
 from lindley.models.fitting import Progress, require_device, silent
 from lindley.models.oracle import oracle
 from lindley.models.two_level import score
-from lindley.system.fit import Material, Settings, Stage, fit_family
+from lindley.system.fit import Material, Settings, Stage, fit_family, score_runs
 from lindley.system.kinds import fetch
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, versions
@@ -45,15 +47,29 @@ from lindley.system.system import System
 from lindley.table.read import read_table
 from lindley.table.scaling import Scaling
 from lindley.table.simulated import glass_population
-from lindley.table.splits import Part, Size, Split, draw_nested, make_split, series_sizes
+from lindley.table.splits import Part, Side, Size, Split, draw_nested, make_split, series_sizes
 from lindley.table.table import Table
 
-__all__ = ["ORACLE", "Finished", "Unit", "code_digest", "do_unit", "make_units", "model_file"]
+__all__ = [
+    "ORACLE",
+    "Finished",
+    "Unit",
+    "code_digest",
+    "do_unit",
+    "make_units",
+    "model_file",
+    "unit_keys",
+    "with_groups",
+]
 
 LONGEST = 100
 """Letters in the name of a folder; a longer name of a model ends in a digest."""
 ORACLE = ModelName(None, "oracle")
 """The true LRs of simulated data: not a model that a user can ask for, and computed whenever they are known."""
+TOGETHER = 32
+"""Splits of a group, at most: a program of more runs costs as much as two programs."""
+MOST_PAIRS = 1 << 27
+"""Test pairs of a group, at most: a unit holds their LLRs, 8 bytes each, a few times over."""
 LARGEST = 3e38
 """LLRs beyond ± this would be infinite in float32."""
 
@@ -81,45 +97,90 @@ class Unit:
         return f"{folder_name(self.root)}.{self.span}"
 
     @property
+    def is_trained(self) -> bool:
+        """Whether its root is a training, which uses several threads by itself."""
+        return self.root != ORACLE and self.root.kind.is_trained
+
+    @property
     def effort(self) -> float:
         """How long it takes, compared with others."""
-        return len(self.splits) * (1.0 if self.root == ORACLE else self.root.kind.effort)
-
-    def key(self, experiment: Experiment, data_sha256: str) -> str:
-        """A digest of everything that decides the numbers of the unit: equal keys, equal results."""
-        protocol = {name: value for name, value in asdict(experiment.protocol).items() if name != "splits"}
-        decides: dict[str, Any] = {
-            "data": data_sha256,
-            "protocol": protocol,
-            "splits": self.splits,
-            "models": sorted((str(name), name in experiment.rows.values()) for name in self.models),
-            "versions": versions(),
-            "code": code_digest(),
-        }
-        if self.root == ORACLE:
-            return json_digest(decides)
-        kind = self.root.kind
-        if not kind.fit.startswith("lindley."):  # a model of somebody else's
-            source = Path(inspect.getfile(fetch(kind.fit))).read_bytes()
-            decides["fit"] = hashlib.sha256(source).hexdigest()
-        pretrained = dict(self.root.options).get("pretrain")
-        if pretrained is not None:
-            decides["pretrain"] = read_table(str(pretrained)).sha256()
-        if kind.is_trained:
-            decides["training"] = experiment.training.model_dump(mode="json", exclude={"group"})
-        return json_digest(decides)
+        return len(self.splits) * (1.0 if self.root == ORACLE else self.root.effort)
 
 
-def make_units(experiment: Experiment) -> list[Unit]:
-    """All units, family by family; the oracle comes last, where the data are simulated and so their true LRs known."""
+def unit_keys(units: Iterable[Unit], experiment: Experiment, data_sha256: str) -> dict[Unit, str]:
+    """Of every unit a digest of everything that decides its numbers: equal keys, equal results."""
+    families: dict[tuple[ModelName, ...], dict[str, Any]] = {}
+    keys = {}
+    for unit in units:
+        if unit.models not in families:
+            families[unit.models] = _decisive(unit.models, experiment, data_sha256)
+        keys[unit] = json_digest({**families[unit.models], "splits": unit.splits})
+    return keys
+
+
+def _decisive(models: Sequence[ModelName], experiment: Experiment, data_sha256: str) -> dict[str, Any]:
+    """What decides the numbers of a family, beside the splits."""
+    root = models[0]
+    decides: dict[str, Any] = {
+        "data": data_sha256,
+        "protocol": {name: value for name, value in asdict(experiment.protocol).items() if name != "splits"},
+        "models": sorted((str(name), name in experiment.rows.values()) for name in models),
+        "versions": versions(),
+        "code": code_digest(),
+    }
+    if root == ORACLE:
+        return decides
+    kind = root.kind
+    if not kind.fit.startswith("lindley."):  # a model of somebody else's
+        source = Path(inspect.getfile(fetch(kind.fit))).read_bytes()
+        decides["fit"] = hashlib.sha256(source).hexdigest()
+    pretrained = dict(root.options).get("pretrain")
+    if pretrained is not None:
+        decides["pretrain"] = read_table(str(pretrained)).sha256()
+    if kind.is_trained:
+        decides["training"] = experiment.training.model_dump(mode="json", exclude={"group"})
+    return decides
+
+
+def make_units(experiment: Experiment, *, all_in_groups: bool = False) -> list[Unit]:
+    """All units, family by family; the oracle comes last, where the data are simulated and so their true LRs known.
+
+    ``all_in_groups``: as runs of earlier versions had them, with no unit for a split.
+    """
     families: dict[ModelName, dict[ModelName, None]] = {}
     for name in experiment.rows.values():
         families.setdefault(name.root, {}).update(dict.fromkeys(name.family))
     chosen = [tuple(family) for family in families.values()]
     if experiment.data.data == "glass-simulated":
         chosen.append((ORACLE,))
-    groups = _groups(experiment.protocol.splits, experiment.training.group)
-    return [Unit(models, splits) for models in chosen for splits in groups]
+    splits = experiment.protocol.splits
+    together = list(_groups(splits, experiment.training.group or TOGETHER))
+    one_by_one = together if all_in_groups else list(_groups(splits, 1))
+    return [
+        Unit(models, group)
+        for models in chosen
+        for group in (one_by_one if models[0] != ORACLE and models[0].alone else together)
+    ]
+
+
+def with_groups(experiment: Experiment, table: Table, workers: int = 1) -> Experiment:
+    """The experiment with the size of its groups settled, where it leaves that open.
+
+    All splits make one group, up to `TOGETHER` of them and `MOST_PAIRS`. Where there are more workers than families that are
+    trained, each family is cut into at most as many groups as there are workers for it: 8 workers have 7 groups of 3 of 21
+    splits of one family, 2 groups of each of three families, and one of each of five or more. Fewer, and workers would have
+    nothing to do; more, and they would work longer, because two groups cost nearly twice as much as one.
+    """
+    if experiment.training.group is not None:
+        return experiment
+    protocol = experiment.protocol
+    trained = {name.root for name in experiment.rows.values() if name.kind.is_trained}
+    n_groups = max(1, workers // len(trained)) if trained else 1
+    test_sources = len(table.sources) * protocol.shares[2] / sum(protocol.shares)
+    by_memory = max(1, int(MOST_PAIRS / max(1.0, test_sources**2)))
+    by_workers = -(-protocol.splits // n_groups) if n_groups > 1 else TOGETHER
+    group = min(TOGETHER, by_workers, by_memory)
+    return experiment.model_copy(update={"training": experiment.training.model_copy(update={"group": group})})
 
 
 def folder_name(name: ModelName) -> str:
@@ -188,7 +249,8 @@ def do_unit(
     models: dict[str, Any] = {}
     systems: dict[ModelName, System] = {}
     options = tuple(training.model_dump(exclude={"group", "device"}).items())
-    settings = Settings(options, device=training.device, watched=None, threads=threads, progress=report)
+    device = training.device if unit.root != ORACLE and "gpu" in unit.root.kind.can else "cpu"
+    settings = Settings(options, device=device, watched=None, threads=threads, progress=report)
     with one_thread(), threadpool_limits(1):
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]
         tests = [split.raw[2] for split in splits]
@@ -208,7 +270,7 @@ def do_unit(
                 files[model_file(name, unit.span, "llrs.npz")] = _npz(_llr_arrays(unit, scored, tests))
                 models[str(name)] = _figures(scored, tests)
                 systems[name] = system
-        for name, series in _series(systems, sized).items():
+        for name, series in _series(systems, sized, settings).items():
             models[str(name)]["series"] = series
     return Finished(files, {"models": models})
 
@@ -233,7 +295,7 @@ def _scored(
         name, system = stage.name, stage.system
         model = replace(name, calibrations=())
         if model not in raw:
-            raw[model] = system.uncalibrated(traces, refs)
+            raw[model] = _uncalibrated(system, traces, refs, settings)
         test = [system.calibrated(llr, run) for run, llr in enumerate(raw[model])]
         seconds[name] = seconds[name.before] + time.perf_counter() - started
         steps = [chain.describe() for chain in system.calibrations]
@@ -269,7 +331,15 @@ def _sized_tests(table: Table, splits: Sequence[Split], seed: int) -> dict[Size,
     return {size: parts for size, parts in drawn.items() if min(len(part.trace.source) for part in parts) > 1}
 
 
-def _series(systems: Mapping[ModelName, System], sized: Mapping[Size, list[Part]]) -> dict[ModelName, list[Any]]:
+def _uncalibrated(system: System, traces: Sequence[Side], refs: Sequence[Side], settings: Settings) -> list[Floats]:
+    """log10 LRs of the model of every run, scored where it was trained."""
+    x, y = ([system.prepared(side, run) for run, side in enumerate(sides)] for sides in (traces, refs))
+    return score_runs(system.model, x, y, settings)
+
+
+def _series(
+    systems: Mapping[ModelName, System], sized: Mapping[Size, list[Part]], settings: Settings
+) -> dict[ModelName, list[Any]]:
     """Of every system, its figures at every size. Those that share a model share its LLRs, held for one size at a time."""
     sharing: dict[ModelName, list[ModelName]] = {}
     for name in systems:
@@ -278,7 +348,7 @@ def _series(systems: Mapping[ModelName, System], sized: Mapping[Size, list[Part]
     for names in sharing.values():
         for size, parts in sized.items():
             traces, refs = ([getattr(part, side) for part in parts] for side in ("trace", "ref"))
-            raw = systems[names[0]].uncalibrated(traces, refs)
+            raw = _uncalibrated(systems[names[0]], traces, refs, settings)
             for name in names:
                 llrs = [systems[name].calibrated(llr, run) for run, llr in enumerate(raw)]
                 series[name].append(_at_size(size, parts, llrs))

@@ -126,6 +126,8 @@ TERMS = 1 << 22
 """Items × kernels held at a time for a product: 32 MiB."""
 SUMMED = 1 << 17
 """Items × kernels at a time that are summed one by one: 1 MiB, which a processor keeps close at hand."""
+LEAST_POINTS = 32
+"""Items at a time, at least: with fewer the time would go into fetching the kernels."""
 TERMS_PER_REDO = 1 << 24
 """Terms of exact sums held at a time: 128 MiB."""
 
@@ -284,7 +286,7 @@ class _Kernels:
         """ln Σ_k exp(w · μ_k + own_k) of points w (run, items, axis): (run, items)."""
         if self._wants_gradient(points):
             return torch.logsumexp(self._exponents(points, self.own), -1)
-        some = max(1, at_a_time(SUMMED, points) // max(1, self.own.numel()))
+        some = max(LEAST_POINTS, at_a_time(SUMMED, points) // max(1, self.own.numel()))
 
         def of(part: slice) -> Tensor:
             exponents = self._exponents(points[:, part], self.own)

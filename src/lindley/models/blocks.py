@@ -100,12 +100,14 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def side_by_side(function: Callable[[T], R], arguments: Sequence[T], where: Tensor) -> list[R]:
-    """``function`` of every argument, on as many threads as torch may use.
+def side_by_side(
+    function: Callable[[T], R], arguments: Sequence[T], where: Tensor, threads: int | None = None
+) -> list[R]:
+    """``function`` of every argument, on so many threads, or as many as torch may use.
 
     With a gradient, or if ``where`` is on a GPU, they are computed one by one: a GPU is handed its work from one thread.
     """
-    threads = min(torch.get_num_threads(), len(arguments))
+    threads = min(torch.get_num_threads() if threads is None else threads, len(arguments))
     if threads < 2 or torch.is_grad_enabled() or where.device.type != "cpu":
         return [function(argument) for argument in arguments]
     inference = torch.is_inference_mode_enabled()

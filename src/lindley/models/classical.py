@@ -32,7 +32,7 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.between import Between, KernelBetween, NormalBetween
-from lindley.models.fitting import Fitted, Sources, Task, refittable
+from lindley.models.fitting import Fitted, Sources, Task, caught_warnings, refittable, tell
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
@@ -106,7 +106,7 @@ def shrink_covariance(contrasts: Floats, total_variance: Floats, what: str) -> F
         intensity = min(max(intensity, 1 - freedom / p, SMALLEST_EIGENVALUE), 1.0)
     if not intensity and not zero.any():
         return covariance
-    warnings.warn(ShrinkageWarning(what, intensity, int(zero.sum()), freedom, p), stacklevel=2)
+    tell(ShrinkageWarning(what, intensity, int(zero.sum()), freedom, p), stacklevel=2)
     shrunk = (1 - intensity) * correlation
     np.fill_diagonal(shrunk, 1.0)
     result: Floats = shrunk * np.outer(sd, sd)
@@ -185,8 +185,7 @@ def _between_contrasts(means: Floats, count: NDArray[np.intp]) -> Floats:
 
 def estimate_moments(parts: Sequence[Part]) -> list[Moments]:
     """The moments of every run's training part, with one `ShrinkageWarning` for all runs."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with caught_warnings() as caught:
         moments = [Moments.estimate(part.values, part.source) for part in parts]
     _warn_once(caught, len(parts))
     return moments
@@ -239,4 +238,4 @@ def _warn_once(caught: Sequence[warnings.WarningMessage], n_runs: int) -> None:
         else:
             warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
     for _, same in sorted(shrunk.items()):
-        warnings.warn(same[0] if n_runs == 1 else same[0].over_runs(same, n_runs), stacklevel=4)
+        tell(same[0] if n_runs == 1 else same[0].over_runs(same, n_runs), stacklevel=4)

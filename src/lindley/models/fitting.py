@@ -6,8 +6,11 @@ All runs of a task are fitted at once: the splits of an experiment, or a single 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -27,10 +30,12 @@ __all__ = [
     "Progress",
     "Sources",
     "Task",
+    "caught_warnings",
     "find_spikes",
     "refittable",
     "require_device",
     "silent",
+    "tell",
 ]
 
 WINDOW, FACTOR = 20, 1.5
@@ -182,6 +187,26 @@ def refittable(fit: Callable[[Task], PairModel], task: Task) -> Fitted:
         return lambda part: fit(replace(task, learn=[part], seeds=task.seeds[run : run + 1], progress=silent))
 
     return Fitted(fit(task), again=again)
+
+
+_CATCHING = RLock()
+
+
+@contextmanager
+def caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Warnings of the body, all of them, kept from everybody else.
+
+    Python has one list of filters for all threads, and fits run side by side: one thread at a time may change it.
+    """
+    with _CATCHING, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def tell(warning: Warning, stacklevel: int) -> None:
+    """Warn, when no other thread is catching warnings."""
+    with _CATCHING:
+        warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def require_device(device: str) -> None:

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
-from lindley.models.blocks import one_thread
+from lindley.models.blocks import one_thread, pieces
 
 __all__ = ["Flow", "Law", "Replicates", "fit_flow"]
 
@@ -64,6 +64,8 @@ MIN_GROUPS = 8
 """Sources, or groups of sources, that a flow is fitted on: two of them are held out."""
 SMALLEST = 1e-6
 """Of a variance, the total being one: replicates may agree to the last digit."""
+ROWS = 1024
+"""Instances that are bent at a time: each takes some 1,000 numbers for every feature on the way."""
 WORTH = 3
 """Sources per feature, and contrasts per feature, that uncorrelated features count for in the fit."""
 
@@ -148,8 +150,9 @@ class Flow:
 
     def __call__(self, values: Floats) -> Floats:
         """Values (rows, feature), transformed."""
+        x, splines = self._standardised(values), self._splines()
         with torch.inference_mode(), one_thread():
-            return _bend(self._splines(), self._standardised(values))[0].numpy()
+            return torch.cat([_bend(splines, x[some])[0] for some in pieces(len(x), ROWS)]).numpy()
 
     def _standardised(self, values: Floats) -> Tensor:
         array = np.asarray(values, dtype=np.float64)

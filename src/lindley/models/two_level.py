@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
 from typing import Protocol, Self, TypeVar, cast
@@ -16,7 +16,17 @@ from lindley.llrs import LN10, Floats
 from lindley.models.between import AxisLaw, Between, KernelBetween, Scatter
 from lindley.table.splits import Side
 
-__all__ = ["SHARED", "PairModel", "TwoLevel", "item_scatter", "item_squares", "map_tensors", "score", "take_runs"]
+__all__ = [
+    "SHARED",
+    "PairModel",
+    "TwoLevel",
+    "item_scatter",
+    "item_squares",
+    "map_tensors",
+    "score",
+    "score_there",
+    "take_runs",
+]
 
 Index = NDArray[np.intp]
 
@@ -194,13 +204,37 @@ def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> lis
     """log10 LRs of all pairs of every run: one (traces, refs) matrix per run.
 
     Runs may differ in their numbers of items, and items in their numbers of instances. For more pairs than fit into
-    memory, score parts of the sides (``trace[i:j]``) one after the other.
+    memory, score parts of the sides (``trace[i:j]``) one after the other, as `lindley.evaluation.compress` does.
     """
     n_runs = model.centre.shape[0]
     if not n_runs == len(traces) == len(refs):
         raise ValueError(f"a model of {n_runs} runs got {len(traces)} sets of traces and {len(refs)} of refs")
     scores = [np.empty((len(t.source), len(r.source))) for t, r in zip(traces, refs, strict=True)]
-    edge = max(1, int((BLOCK_PAIRS / n_runs) ** 0.5))
+    for rows, columns, found in _blocks(model, traces, refs):
+        llr = found.cpu().numpy()
+        for run, (r, c) in enumerate(zip(rows, columns, strict=True)):
+            scores[run][np.ix_(r, c)] = llr[run, : len(r), : len(c)]
+    return scores
+
+
+def score_there(model: PairModel, trace: Side, ref: Side) -> Tensor:
+    """`score` by a model of one run, as a tensor (traces, refs) where the model is, to be counted there."""
+    shape = len(trace.source), len(ref.source)
+    scores: Tensor | None = None
+    for (rows,), (columns,), found in _blocks(model, [trace], [ref]):
+        if found.shape[1:] == shape:  # all at once, and so in their order
+            return found[0]
+        scores = found.new_empty(shape) if scores is None else scores
+        i, j = (torch.from_numpy(index).to(found.device) for index in (rows, columns))
+        scores[i[:, None], j] = found[0]
+    return model.centre.new_empty(shape) if scores is None else scores
+
+
+def _blocks(
+    model: PairModel, traces: Sequence[Side], refs: Sequence[Side]
+) -> Iterator[tuple[list[Index], list[Index], Tensor]]:
+    """log10 LRs of some items of every run at a time: their rows, their columns and (run, rows, columns), filled up."""
+    edge = max(1, int((BLOCK_PAIRS / len(traces)) ** 0.5))
     # d and e belong to a number of instances, so items of equal numbers are scored together.
     for n_trace, n_ref in product(_counts(traces), _counts(refs)):
         rows = [np.flatnonzero(side.count == n_trace) for side in traces]
@@ -214,10 +248,8 @@ def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> lis
                 if model.uses_scatter and n_trace + n_ref > 2:
                     of_x, of_y = _padded_scatter(model, traces, some_rows), _padded_scatter(model, refs, some_columns)
                     scatter = Scatter(of_x, of_y, n_trace - 1, n_ref - 1)
-                llr = model.ln_lr(x, y, n_trace, n_ref, scatter).div_(LN10).cpu().numpy()
-            for run, (r, c) in enumerate(zip(some_rows, some_columns, strict=True)):
-                scores[run][np.ix_(r, c)] = llr[run, : len(r), : len(c)]
-    return scores
+                llr = model.ln_lr(x, y, n_trace, n_ref, scatter).div_(LN10)
+            yield some_rows, some_columns, llr
 
 
 T = TypeVar("T")
@@ -292,7 +324,8 @@ def item_scatter(model: PairModel, side: Side, items: Index) -> Tensor:
 def _padded_scatter(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
     """The scatter of the chosen items of every run, (run, items, …), filled up with zeros."""
     runs = enumerate(zip(sides, indices, strict=True))
-    found = {run: item_scatter(take_runs(model, [run]), side, index) for run, (side, index) in runs if len(index)}
+    models = [model] if len(sides) == 1 else [take_runs(model, [run]) for run in range(len(sides))]
+    found = {run: item_scatter(models[run], side, index) for run, (side, index) in runs if len(index)}
     some = next(iter(found.values()))
     scatter = some.new_zeros((len(sides), _longest(indices), some.shape[-1]))
     for run, of_run in found.items():

@@ -145,7 +145,7 @@ def picture(draw: Callable[[], Figure]) -> Picture:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = draw()
         figure.savefig(raster, format="png", dpi=200, metadata={"Software": None})
-        figure.set_layout_engine("none")  # the layout is found; a second search for it takes as long as the drawing
+        figure.set_layout_engine(None)  # the layout is found; to look for it once more takes as long as the drawing
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     return Picture(vector.getvalue(), raster.getvalue())
 

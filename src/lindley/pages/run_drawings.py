@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -94,11 +95,15 @@ def draw_pictures(
     for each in report.models if every_loss else ():
         if each.loss is not None:
             drawings[f"loss-{_file_name(each.name)}"] = partial(draw_loss, each.loss)
-    drawn = {}
+    drawn: dict[str, Picture] = {}
+    known: dict[bytes, Picture] = {}  # by what is drawn: models that build on one training share its loss
     for done, (name, draw) in enumerate(drawings.items()):
         if progress is not None:
             progress(done / len(drawings))
-        drawn[name] = picture(draw)
+        shown = pickle.dumps(draw)
+        if shown not in known:
+            known[shown] = picture(draw)
+        drawn[name] = known[shown]
     return drawn
 
 

@@ -8,7 +8,6 @@ for casework and the interfaces of other programs have one set of sources, and m
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,11 +19,13 @@ from numpy.typing import NDArray
 
 from lindley.calibration import Chain
 from lindley.errors import LindleyError
+from lindley.evaluation.pair_grid import PairBlocks, compress_several
 from lindley.llrs import Floats, LLRs
-from lindley.models.fitting import Fitted, History, Progress, Task, silent
+from lindley.models.blocks import side_by_side
+from lindley.models.fitting import Fitted, History, Progress, Task, caught_warnings, silent
 from lindley.models.gaussianise import Gaussianiser, GaussianiserName, fit_gaussianiser
 from lindley.models.neural.integration import integrate_common, integrate_varying
-from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
+from lindley.models.two_level import PairModel, TwoLevel, score, score_there, take_runs
 from lindley.settings import setting
 from lindley.system.kinds import INTEGRATIONS, fetch
 from lindley.system.names import ModelName
@@ -33,12 +34,24 @@ from lindley.system.system import System
 from lindley.table.findings import listing
 from lindley.table.read import read_table
 from lindley.table.scaling import Scaling
-from lindley.table.splits import Part, weigh_mates
+from lindley.table.splits import Part, Side, weigh_mates, weights_of_mates
 from lindley.table.table import Table
 
-__all__ = ["FOLDS", "Material", "Settings", "Stage", "cross_fitted", "deal_folds", "fit_family", "telling_singular"]
+__all__ = [
+    "FOLDS",
+    "Material",
+    "Settings",
+    "Stage",
+    "cross_fitted",
+    "deal_folds",
+    "fit_family",
+    "score_runs",
+    "telling_singular",
+]
 
 FOLDS = 5
+MANY_PAIRS = 1 << 23
+"""Held-out pairs that are kept one by one, 64 MiB of LLRs; more are counted in fine bins (`lindley.evaluation.compress`)."""
 Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
 """From the sources of other folds to a model, and to what is done to a part before the model sees it."""
 
@@ -105,8 +118,23 @@ def fit_family(
             elif name.calibrations:
                 done[name] = _calibrated(name, done[name.before])
             else:
-                done[name] = family.integrated(name, done[name.before])
+                done[name] = family.integrated(name, done[name.before], settings)
         yield done[name]
+
+
+def score_runs(model: PairModel, traces: Sequence[Side], refs: Sequence[Side], settings: Settings) -> list[Floats]:
+    """`score`, where a model was trained: on a GPU all runs at once, on a processor each by itself, side by side.
+
+    On a processor a run is scored on one thread, so that the last bits do not depend on how many there are.
+    """
+    if settings.device != "cpu":
+        return score(model.map(lambda t: t.to(settings.device)), traces, refs)
+
+    def one(run: int) -> Floats:
+        return score(take_runs(model, [run]), [traces[run]], [refs[run]])[0]
+
+    with torch.no_grad():
+        return side_by_side(one, range(len(traces)), model.centre, settings.threads)
 
 
 @contextmanager
@@ -185,10 +213,10 @@ class _Family:
             model=fitted.model,
             calibrations=(Chain((), ()),) * len(self.materials),
         )
-        held_out, also = self._scored(system) if self.unseen else self._crossed(fitted)
+        held_out, also = self._scored(system, settings) if self.unseen else self._crossed(fitted)
         return Stage(self.name, system, held_out, fitted.history, also)
 
-    def integrated(self, name: ModelName, before: Stage) -> Stage:
+    def integrated(self, name: ModelName, before: Stage, settings: Settings) -> Stage:
         """The variance integrated out."""
         model = cast(TwoLevel, before.system.model)
         if name.integration == "common":
@@ -198,23 +226,24 @@ class _Family:
             options: dict[str, Any] = {key: value for key, value in name.options if key in own}
             model = integrate_varying(model, self.unseen, seeds=self.seeds, **options)
         system = replace(before.system, name=str(name), model=model)
-        held_out, also = self._scored(system)
+        held_out, also = self._scored(system, settings)
         return Stage(name, system, held_out, None, also)
 
-    def _scored(self, system: System) -> _HeldOut:
+    def _scored(self, system: System, settings: Settings) -> _HeldOut:
         """LLRs of unseen pairs by the models themselves."""
         pairs = {
             run: self._prepared(each.pairs, run) for run, each in enumerate(self.materials) if each.pairs is not None
         }
         if not pairs:
             return (), ()
-        model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
-        matrices = score(model, [part.trace for part in parts], [part.ref for part in parts])
         also = [self._prepared(part, 0) for part in self.materials[0].also]
-        return (
-            tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True)),
-            tuple(part.llrs(score(system.point, [part.trace], [part.ref])[0]) for part in also),
-        )
+        found = tuple(_held_out([(system.point, part)], part.mates) for part in also)
+        if any(_n_pairs([part]) > MANY_PAIRS for part in pairs.values()):
+            each = ((take_runs(system.model, [run]), part) for run, part in pairs.items())
+            return tuple(_held_out([one], one[1].mates) for one in each), found
+        model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
+        matrices = score_runs(model, [part.trace for part in parts], [part.ref for part in parts], settings)
+        return tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True)), found
 
     def _crossed(self, fitted: Fitted) -> _HeldOut:
         """LLRs of pairs by models of other folds, each with a Gaussianiser of its own."""
@@ -281,33 +310,50 @@ def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.
     kept apart; a model learns from all instances of the other folds.
     """
     fold = deal_folds(everything.groups, rng)
-    found: list[list[tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]]] = [[] for _ in pairs]
+    found: list[list[tuple[PairModel, Part]]] = [[] for _ in pairs]
     for number in range(int(fold.max()) + 1):
         inside = [part.rows(np.isin(part.groups, everything.groups[fold == number])) for part in pairs]
         usable = [len(part.ref.source) >= 1 and len(part.trace.source) >= 2 for part in inside]
         if not any(usable):
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shrinkage is told of the whole
+        with caught_warnings():  # shrinkage is told of the whole
             model, prepare = learn(everything.rows(fold != number))
-        for matrices, held_out, usable_here in zip(found, inside, usable, strict=True):
+        for folds, held_out, usable_here in zip(found, inside, usable, strict=True):
             if usable_here:
-                part = prepare(held_out)
-                is_same = part.trace.source[:, None] == part.ref.source
-                matrices.append((score(model, [part.trace], [part.ref])[0], is_same, part.is_mate))
+                folds.append((model, prepare(held_out)))
     if not all(found):
         raise LindleyError(
             "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
         )
-    return [_together(matrices, part.mates) for matrices, part in zip(found, pairs, strict=True)]
+    return [_held_out(folds, part.mates) for folds, part in zip(found, pairs, strict=True)]
 
 
-def _together(matrices: Sequence[tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]], mates: float | None) -> LLRs:
-    """The LLRs of several matrices of pairs, given with which of them are same-source and which are mates."""
-    same, different, is_mate = (
-        np.concatenate(each)
-        for each in zip(
-            *((llr[is_same], llr[~is_same], mate[~is_same]) for llr, is_same, mate in matrices), strict=True
-        )
-    )
-    return LLRs(same, different, None, weigh_mates(is_mate, mates))
+def _n_pairs(parts: Iterable[Part]) -> int:
+    return sum(len(part.trace.source) * len(part.ref.source) for part in parts)
+
+
+def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> LLRs:
+    """The LLRs of all pairs inside every fold, each by its model of one run; in fine bins where there are `MANY_PAIRS`."""
+    parts = [part for _, part in folds]
+    if _n_pairs(parts) <= MANY_PAIRS:
+        matrices = [score(model, [part.trace], [part.ref])[0] for model, part in folds]
+        is_same = [part.trace.source[:, None] == part.ref.source for part in parts]
+        same = np.concatenate([llr[here] for llr, here in zip(matrices, is_same, strict=True)])
+        different = np.concatenate([llr[~here] for llr, here in zip(matrices, is_same, strict=True)])
+        is_mate = np.concatenate([part.is_mate[~here] for part, here in zip(parts, is_same, strict=True)])
+        return LLRs(same, different, None, weigh_mates(is_mate, mates))
+    weights = weights_of_mates(sum(part.n_mates for part in parts), sum(part.n_different for part in parts), mates)
+    return compress_several([_blocks(model, part, weights) for model, part in folds])
+
+
+def _blocks(model: PairModel, part: Part, weights: tuple[float, float] | None) -> PairBlocks:
+    """The pairs of a part, with the weights of mates and of others."""
+
+    def block(rows: slice, columns: slice) -> torch.Tensor:
+        return score_there(model, part.trace[rows], part.ref[columns])
+
+    def weight(rows: slice, columns: slice) -> Floats:
+        assert weights is not None
+        return np.where(part.mates_among(rows, columns), *weights)
+
+    return PairBlocks(block, part.trace.source, part.ref.source, None if weights is None else weight)

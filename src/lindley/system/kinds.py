@@ -129,7 +129,10 @@ class Kind:
     replicates: int = 20  # for the interval of a case, unless told how many
     halves: bool = False  # a replicate is fitted on half of the sources instead of on a bootstrap of them
     of_others: str = "fitted on the others"  # what holds of the model that scores a fold of held-out sources
-    effort: float = 1.0  # about how many times as long as tlm it takes to fit; for the progress bar
+    effort: float = (
+        1.0  # about how many times as long as tlm it takes to fit; for the progress bar and the order of work
+    )
+    alone: bool = False  # each run is fitted by itself, and for long: together they would take as long as one by one
 
     @property
     def is_trained(self) -> bool:
@@ -168,6 +171,7 @@ _add(
         of_others="with axes and kernels of the others (its scalars and its shrinkage were fitted on all sources, which "
         "flatters these figures a little)",
         effort=60.0,
+        alone=True,
     ),
     Kind(
         name="tlm",
@@ -195,6 +199,7 @@ _add(
         can=frozenset({"parts", "scatter"}),
         replicates=10,
         effort=30.0,
+        alone=True,
     ),
     Kind(
         name="ht-plda",
@@ -204,6 +209,7 @@ _add(
         stores=(_TWO_LEVEL, "lindley.models.heavy_tailed.model:HeavyTailed"),
         can=frozenset({"parts", "scatter"}),
         effort=10.0,
+        alone=True,
     ),
     Kind(
         name="nplda",
@@ -253,6 +259,8 @@ class Addition:
     label: str
     options: tuple[str, ...] = ()  # of the model that matter only with it
     marginal: bool = True  # of a transform: whether each feature goes by itself
+    alone: bool = False  # of a transform: each run is fitted by itself, and for long
+    effort: float = 0.0  # of a transform: about how many times as long as tlm it takes to fit
 
 
 INTEGRATIONS = {
@@ -264,7 +272,9 @@ INTEGRATIONS = {
 GAUSSIANISERS = {
     "quantile": Addition("marginal quantile transform in front", "quantile"),
     "yeo-johnson": Addition("marginal Yeo-Johnson transform in front", "Yeo-Johnson"),
-    "flow": Addition("normalising flow in front, of all features together", "flow", marginal=False),
+    "flow": Addition(
+        "normalising flow in front, of all features together", "flow", marginal=False, alone=True, effort=5.0
+    ),
 }
 CALIBRATIONS = {
     "logistic": Addition("logistic calibration", "logistic"),

@@ -83,6 +83,17 @@ class ModelName:
         return self.cross_fitted or self.kind.cross_fit == "always"
 
     @property
+    def alone(self) -> bool:
+        """Whether its runs have nothing to share: each is fitted by itself, and is a piece of work of its own."""
+        front = self.gaussianiser is not None and GAUSSIANISERS[self.gaussianiser].alone
+        return not self.kind.is_trained and (self.kind.alone or front)
+
+    @property
+    def effort(self) -> float:
+        """About how many times as long as tlm it takes to fit."""
+        return self.kind.effort + (GAUSSIANISERS[self.gaussianiser].effort if self.gaussianiser else 0.0)
+
+    @property
     def words(self) -> str:
         """What it is, in a line."""
         return "; ".join(self.parts)

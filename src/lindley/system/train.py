@@ -131,7 +131,7 @@ def train(
         "validation": {
             "how": trained.how,
             "pairs_same": len(llrs.same),
-            "pairs_different": len(llrs.different),
+            "pairs_different": round(float(llrs.weights[1].sum())),  # many are in bins, which weigh their number
             **metrics,
         },
         "bootstrap": replicates,

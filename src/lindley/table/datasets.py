@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -246,6 +245,8 @@ def _check_sha256(data: bytes, expected: str, where: str) -> None:
 
 def _download(url: str, expected: str, target: Path) -> None:
     """Fetch a file into the cache; it is put there only if it is the published one."""
+    import urllib.request  # on demand: most tables are files
+
     try:
         with urllib.request.urlopen(url, timeout=30.0) as answer:
             data: bytes = answer.read()

@@ -26,6 +26,8 @@ def columns_of(data: Any) -> dict[str, Column] | None:
     >>> columns_of({"K39": [2.9, 3.1]}), columns_of([[2.9], [3.1]])
     ({'K39': array([2.9, 3.1])}, None)
     """
+    if isinstance(data, np.ndarray | list | tuple):
+        return None
     import narwhals  # loaded here: a file needs none of it
 
     if isinstance(data, Mapping):

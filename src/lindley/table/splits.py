@@ -48,6 +48,7 @@ __all__ = [
     "pair_weights",
     "series_sizes",
     "weigh_mates",
+    "weights_of_mates",
 ]
 
 Floats = NDArray[np.float64]
@@ -136,11 +137,16 @@ def weigh_mates(is_mate: NDArray[np.bool_], share: float | None) -> Floats | Non
 
     None where all weigh one: if no share is asked for, or if there are no mates, or nothing else.
     """
-    number = np.count_nonzero(is_mate)
-    if share is None or number in (0, is_mate.size):
+    weights = weights_of_mates(int(np.count_nonzero(is_mate)), is_mate.size, share)
+    return None if weights is None else np.where(is_mate, *weights)
+
+
+def weights_of_mates(number: int, of_all: int, share: float | None) -> tuple[float, float] | None:
+    """What a pair of mates and any other different-source pair weighs, given how many mates there are; as `weigh_mates`."""
+    if share is None or number in (0, of_all):
         return None
-    found = number / is_mate.size
-    return np.where(is_mate, share / found, (1 - share) / (1 - found))
+    found = number / of_all
+    return share / found, (1 - share) / (1 - found)
 
 
 def pair_weights(is_same: NDArray[np.bool_], is_mate: NDArray[np.bool_], share: float | None) -> Floats | None:
@@ -250,11 +256,39 @@ class Part:
     @cached_property
     def is_mate(self) -> NDArray[np.bool_]:
         """Which of the pairs are different sources of one group (traces, refs)."""
+        return self.mates_among(slice(None), slice(None))
+
+    def mates_among(self, rows: slice, columns: slice) -> NDArray[np.bool_]:
+        """Which pairs of some traces and some refs are different sources of one group."""
+        trace, ref = self.trace.source[rows, None], self.ref.source[columns]
         if self.group is None:
-            return np.zeros((len(self.trace.source), len(self.ref.source)), dtype=np.bool_)
+            return np.zeros((len(trace), len(ref)), dtype=np.bool_)
+        of_trace, of_ref = self._groups_of_sides
+        return np.asarray((of_trace[rows, None] == of_ref[columns]) & (trace != ref))
+
+    @cached_property
+    def _groups_of_sides(self) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+        """The group of every trace and of every ref."""
         names, first = np.unique(self.source, return_index=True)
-        of_trace, of_ref = (self.group[first[np.searchsorted(names, side.source)]] for side in (self.trace, self.ref))
-        return np.asarray((of_trace[:, None] == of_ref) & (self.trace.source[:, None] != self.ref.source))
+        of_trace, of_ref = (self.groups[first[np.searchsorted(names, side.source)]] for side in (self.trace, self.ref))
+        return of_trace, of_ref
+
+    @cached_property
+    def n_mates(self) -> int:
+        """The number of pairs of mates, without a look at every pair."""
+        (of_trace, traces), (of_ref, refs) = (np.unique(each, return_counts=True) for each in self._groups_of_sides)
+        _, i, j = np.intersect1d(of_trace, of_ref, return_indices=True)
+        return int(traces[i] @ refs[j]) - self.n_same
+
+    @cached_property
+    def n_same(self) -> int:
+        """The number of same-source pairs."""
+        return len(np.intersect1d(self.trace.source, self.ref.source))
+
+    @property
+    def n_different(self) -> int:
+        """The number of different-source pairs."""
+        return len(self.trace.source) * len(self.ref.source) - self.n_same
 
     @property
     def mate_share(self) -> float | None:
@@ -266,10 +300,8 @@ class Part:
     @property
     def mate_ratio(self) -> float:
         """What a pair of mates weighs in units of any other different-source pair."""
-        different = self.trace.source[:, None] != self.ref.source
-        is_mate = self.is_mate[different] if self.mates is not None else np.zeros(1, dtype=np.bool_)
-        weights = weigh_mates(is_mate, self.mates)
-        return 1.0 if weights is None else float(weights[is_mate][0] / weights[~is_mate][0])
+        weights = None if self.mates is None else weights_of_mates(self.n_mates, self.n_different, self.mates)
+        return 1.0 if weights is None else weights[0] / weights[1]
 
     @cached_property
     def weight(self) -> Floats | None:

@@ -368,3 +368,20 @@ def test_no_shares_of_axes_and_no_scatter_on_axes_alone() -> None:
     ]
     with pytest.raises(ValueError, match="along 6 directions"):
         model.ln_lr(x, y, 2, 2, Scatter(on_axes[0], on_axes[1], 1, 1))
+
+
+@pytest.mark.parametrize(("factors", "terms"), [(1, 1), (25, 13), (10_000, 7)])
+def test_blocks_of_any_size_give_the_same(factors: int, terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Averaged(
+        two_level(0), tuple(two_level(k) for k in range(1, 4)), torch.zeros(RUNS, 3).double().log_softmax(-1)
+    )
+    rng = np.random.default_rng(5)
+    traces, refs = (rng.normal(size=(RUNS, n, 3, AXES)) for n in (11, 7))
+    x, y = (torch.from_numpy(values) for values in (traces, refs))
+    scatter = Scatter(model.scatter_of(x), model.scatter_of(y), 2, 2)
+    whole = model.ln_lr(x.mean(2), y.mean(2), 3, 3, scatter), *model.ln_parts(x.mean(2), y.mean(2), 3, 3, scatter)
+    monkeypatch.setattr(averaged, "FACTORS", factors)
+    monkeypatch.setattr(averaged, "TERMS", terms)
+    blocks = model.ln_lr(x.mean(2), y.mean(2), 3, 3, scatter), *model.ln_parts(x.mean(2), y.mean(2), 3, 3, scatter)
+    for one, other in zip(whole, blocks, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

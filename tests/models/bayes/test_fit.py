@@ -385,3 +385,39 @@ def test_half_t_is_the_marginal_law_of_a_standard_deviation() -> None:
     exact = np.array([ln_marginal(v, 5.0) + 0.5 * np.log(v) for v in at])  # of the standard deviation, times ½
     ours = half_t(np.sqrt(at), 5.0)
     np.testing.assert_allclose(exact - exact[0], ours - ours[0], atol=1e-6)
+
+
+def test_sums_over_many_sources_have_the_law_of_sums_over_each() -> None:
+    """Means and covariances of Σ θθᵀ and of what is left of the source means, against 20,000 draws of every θ."""
+    rng = np.random.default_rng(0)
+    p, number, n, draws = 3, 14, 2.0, 20_000
+    x = rng.normal(size=(number, p)) * [1, 2, 0.5] + [0.3, -0.2, 0.1]
+    axes, lam, mean = rng.normal(size=(1, p, p)), np.array([[[0.2, 1.5, 4.0]]]), rng.normal(size=(1, 1, p))
+    many = full_bayes._Many(number, n, x.sum(axis=0), x.T @ x)
+    found = full_bayes._draw_sums(rng, many, *(np.repeat(each, draws, 0) for each in (axes, lam, mean)))
+    deviation = x @ axes[0] - mean[0]
+    theta = (n * lam / (1 + n * lam))[0] * deviation
+    theta = theta + np.sqrt(lam / (1 + n * lam))[0] * rng.standard_normal((draws, number, p))
+    rest = deviation - theta
+    expected = theta.swapaxes(1, 2) @ theta, rest.swapaxes(1, 2) @ rest
+    one, other = (np.concatenate([part.reshape(draws, -1) for part in both], 1) for both in (found, expected))
+    sd = other.std(axis=0)
+    assert (np.abs(one.mean(axis=0) - other.mean(axis=0)) < 5 * sd * np.sqrt(2 / draws)).all()
+    np.testing.assert_allclose(np.cov(one / sd, rowvar=False), np.cov(other / sd, rowvar=False), atol=0.08)
+
+
+def test_many_sources_have_the_posterior_of_sources_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    theta = rng.normal(size=(60, 2)) * [2.0, 1.0]
+    count = np.repeat([2, 3], [40, 20])
+    values = np.repeat(theta, count, axis=0) + 0.5 * rng.normal(size=(count.sum(), 2))
+    sources = Sources.of(values, np.repeat(np.arange(60), count).astype(np.str_))
+    apart = sample_posterior(sources, np.random.default_rng(1))
+    monkeypatch.setattr(full_bayes, "MANY", 30)  # the forty as a whole, the twenty one by one
+    assert [each.number for each in full_bayes._Data.of(sources).many] == [40]
+    together = sample_posterior(sources, np.random.default_rng(2))
+    for name in ("mean", "within", "between"):
+        one, other = getattr(apart, name), getattr(together, name)
+        error = np.sqrt((one.var(axis=0) + other.var(axis=0)) / len(one))
+        assert (np.abs(one.mean(axis=0) - other.mean(axis=0)) < 5 * error).all(), name
+        np.testing.assert_allclose(one.std(axis=0), other.std(axis=0), rtol=0.25)

@@ -15,6 +15,7 @@ from lindley.llrs import LLRs
 from lindley.models.between import Scatter
 from lindley.models.classical import fit_classical
 from lindley.models.fitting import Progress, Task, silent
+from lindley.models.heavy_tailed import fit as heavy_fit
 from lindley.models.heavy_tailed.fit import fit
 from lindley.models.heavy_tailed.model import HeavyTailed
 from lindley.models.two_level import PairModel, TwoLevel, item_squares, score, take_runs
@@ -174,3 +175,14 @@ def test_what_cannot_be_fitted_is_told() -> None:
     values[3, 1] = np.inf
     with pytest.raises(LindleyError, match="finite"):
         fitted([part.with_values(values)])
+
+
+def test_sources_some_at_a_time_give_the_same_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = simulate(40, 5.0, 8.0, seed=11, counts=(1, 2), p=2)
+    whole = fit(Task([part], seeds=[0])).model
+    monkeypatch.setattr(heavy_fit, "SQUARES", 7 * heavy_fit.LEAST_SQUARES)  # seven sources
+    assert max(len(items) for items, _ in heavy_fit._Data.of(part).groups) == 7
+    some = fit(Task([part], seeds=[0])).model
+    for one, other in zip((whole.projection, whole.centre, *whole.between_moments()),
+                          (some.projection, some.centre, *some.between_moments()), strict=True):  # fmt: skip
+        torch.testing.assert_close(one.abs(), other.abs(), rtol=1e-7, atol=1e-9)

@@ -21,7 +21,7 @@ from lindley.models.between import NormalBetween
 from lindley.models.classical import fit_classical
 from lindley.models.fitting import Sources
 from lindley.models.robust import fit as fit_module, folds as crossfit
-from lindley.models.robust.eigenbasis import Shrinkage, fit_eigenbasis, fit_stabiliser
+from lindley.models.robust.eigenbasis import Bases, Shrinkage, fit_eigenbasis, fit_stabiliser
 from lindley.models.robust.fit import ALL_STEPS, fit_robust, minimise
 from lindley.models.robust.folds import (
     PRIOR,
@@ -40,7 +40,8 @@ from lindley.models.robust.folds import (
     stabilised,
 )
 from lindley.models.robust.model import WAYS, Robust
-from lindley.models.robust.population import ln_kernel_sum, ln_population
+from lindley.models.robust.population import Population, ln_kernel_sum, ln_population
+from lindley.models.robust.tails import ln_products
 from lindley.models.two_level import PairModel, TwoLevel, score, take_runs
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, make_splits
@@ -376,6 +377,40 @@ def test_a_large_table_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isfinite(score(model, [tests[0].trace[:50]], [tests[0].ref[:50]])[0]).all()
 
 
+def test_of_very_many_sources_whole_groups_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Basis and kernels are of all sources; those of few are searched with all, whatever the seed."""
+    assert fit_module.MOST_SEARCHED == 10_000
+    table = draw(60, 2)
+    group = np.repeat([f"g{i // 3:02d}" for i in range(60)], 2)
+    sources = Sources.of(table.values, table.source, group)
+    assert fit_module._some(sources, np.random.default_rng(0)) is sources
+    monkeypatch.setattr(fit_module, "MOST_SEARCHED", 31)
+    some, again, other = (fit_module._some(sources, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert len(some) == 33  # eleven groups of three
+    assert (np.bincount(some.group)[np.unique(some.group)] == 3).all()
+    np.testing.assert_array_equal(some.values, again.values)
+    assert not np.isin(some.values, other.values).all()
+    part = Part.drawn(table.values, table.source, None)
+    fitted = fit_robust([part], [0])
+    assert fitted.model.population.centres.shape[1] == 60
+    chosen = fit_module._some(fit_module._sources(part), np.random.default_rng((0, 7)))
+    assert len(chosen) == 31
+    searched = fit_module._fit(chosen, 0.0, np.random.default_rng((0, 6)), START, lambda cost: None)
+    assert torch.equal(fitted.scalars[0], searched.scalars)
+
+
+def test_bases_of_one_shrinkage_after_the_other_are_those_of_each() -> None:
+    table = draw(60, 4, 3)
+    sources = Sources.of(table.values, table.source)
+    bases = Bases(sources)
+    for components, axes in ((False, None), (True, 3), (True, 2)):
+        for within, between in ((0.1, 0.3), (0.6, 0.3), (0.6, 1.0), (0.1, 0.3)):
+            shrinkage = Shrinkage(within, between, components, axes)
+            both = (vars(basis).values() for basis in (bases(shrinkage), fit_eigenbasis(sources, shrinkage)))
+            for found, expected in zip(*both, strict=True):
+                np.testing.assert_array_equal(found, expected)
+
+
 # Scalars and their gradients.
 
 
@@ -394,24 +429,41 @@ def test_a_scalar_and_its_fitted_form(scalar: Scalar) -> None:
 def test_kernel_sums_of_the_fit_and_their_gradient() -> None:
     g = torch.Generator().manual_seed(0)
     points, centres = (torch.randn(2, n, 4, generator=g, dtype=torch.float64) * 3 for n in (7, 9))
-    var = torch.rand(2, 1, 4, generator=g, dtype=torch.float64).add(0.2).requires_grad_()
-    shift = torch.rand(2, 1, 1, generator=g, dtype=torch.float64).requires_grad_()
-    ln_weights = torch.log_softmax(torch.randn(2, 9, generator=g, dtype=torch.float64), -1)
-    seed = torch.randn(2, 7, generator=g, dtype=torch.float64)
-    apart = points[:, :, None] - shift[..., None] * centres[:, None]
-    square = apart**2 / var[:, None] + (2 * math.pi * var[:, None]).log()
-    slow = torch.logsumexp(ln_weights[:, None] - 0.5 * square.sum(-1), -1)
-    fast = ln_kernel_sum(points, shift, var, centres, ln_weights)
+    lam, ln_weights = torch.rand(2, 1, 4, generator=g).double() + 0.5, torch.randn(2, 9, generator=g).double()
+    width = torch.rand(2, 1, 1, generator=g).double().mul(0.9).requires_grad_()
+    error = torch.rand(2, 3, generator=g).double().add(0.2).requires_grad_()
+    law = Population(centres, torch.log_softmax(ln_weights, -1), lam, width, torch.full((2, 1, 1), 0.1).double())
+    seed = torch.randn(2, 3, 7, generator=g, dtype=torch.float64)
+    var = (width**2 * lam + error[..., None])[:, :, None, None]
+    apart = points[:, None, :, None] - ((1 - width**2).sqrt() * centres)[:, None, None]
+    square = apart**2 / var + (2 * math.pi * var).log()
+    slow = torch.logsumexp(law.ln_weights[:, None, None] - 0.5 * square.sum(-1), -1)
+    fast = ln_kernel_sum(law, points, width, error)
     torch.testing.assert_close(fast, slow, rtol=1e-6, atol=1e-6)
-    expected, found = (torch.autograd.grad((v * seed).sum(), (shift, var)) for v in (slow, fast))
+    with torch.no_grad():
+        torch.testing.assert_close(ln_kernel_sum(law, points, width, error), fast, rtol=1e-6, atol=1e-6)
+    expected, found = (torch.autograd.grad((v * seed).sum(), (width, error)) for v in (slow, fast))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_the_fit_and_their_gradient() -> None:
+    g = torch.Generator().manual_seed(0)
+    squares = torch.rand(2, 12, 7, generator=g).double() * 50
+    factors = torch.rand(2, 3, 12, generator=g).double().requires_grad_()
+    fast, _ = ln_products([squares], [factors])
+    slow = torch.log1p(squares[:, None] * factors[..., None]).sum(2)
+    torch.testing.assert_close(fast, slow, rtol=1e-12, atol=1e-12)
+    expected, found = (torch.autograd.grad((v**2).sum(), factors) for v in (slow, fast))
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_population_of_the_fit_equals_that_of_the_model() -> None:
     _, folds = held_out()
-    law, error = folds.model.population, folds.model.var_within
-    fast = ln_population(law, folds.instances, error)
-    torch.testing.assert_close(fast, law.ln_density(folds.instances, error), rtol=1e-6, atol=1e-6)
+    law, errors = folds.model.population, torch.tensor([0.3, 2.0]).double().expand(len(folds.instances), 2)
+    fast = ln_population(law, folds.instances, errors)
+    for i in range(2):
+        slow = law.ln_density(folds.instances, errors[:, None, i : i + 1].expand(-1, 1, law.var.shape[-1]))
+        torch.testing.assert_close(fast[:, i], slow, rtol=1e-6, atol=1e-6)
 
 
 def test_the_gradient_of_the_cost() -> None:
@@ -517,6 +569,21 @@ def test_minimise_finds_the_minimum(target: tuple[float, ...], monkeypatch: pyte
     assert value == pytest.approx(7)
     again, _, _ = minimise(cost, torch.zeros(3, dtype=torch.float64), inverse, steps=100)
     torch.testing.assert_close(again, found, rtol=0, atol=1e-3)
+
+
+def test_nobody_goes_on_from_the_last_step_of_a_trial() -> None:
+    """The same minimum and cost, and a gradient less."""
+    slopes: list[bool] = []
+
+    def cost(theta: torch.Tensor) -> torch.Tensor:
+        slopes.append(theta.requires_grad)
+        return ((theta - 3) ** 2).sum() + (theta**4).sum()
+
+    start = torch.tensor([2.0, -1.0]).double()
+    ends = [minimise(cost, start, steps=2, to_go_on=to_go_on) for to_go_on in (True, False)]
+    torch.testing.assert_close(ends[0][:2], ends[1][:2], rtol=0, atol=0)
+    assert slopes[: len(slopes) // 2] == [True] * (len(slopes) // 2)
+    assert slopes[-1] is False
 
 
 def test_minimise_steps_back_from_where_the_cost_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_how_mates_differ_is_learnt_axis_by_axis() -> None:
     part = draw(150, 3)
     sources = _sources(part)
     basis = fit_eigenbasis(sources, Shrinkage(within=0.02))
-    found = related_variance(basis, sources)
+    found = related_variance(basis, sources, basis(sources.means))
     # The basis has the features as its axes, in some order.
     feature = np.abs(basis.axes).argmax(axis=0)
     expected = GROUP[feature]

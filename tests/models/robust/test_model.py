@@ -31,6 +31,7 @@ def test_all_pairs_equal_given_pairs(m: int, n: int, monkeypatch: pytest.MonkeyP
     model = make(3, 2, 5)
     trace, ref = instances(model, 7, m, 1, 0.05), instances(model, 7, n, 2, 0.05)
     ref[:, :4] = trace[:, :4, :1] + 0.05 * instances(model, 4, n, 3)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.FEW", 3)  # given pairs, some at a time
     found = torch.diagonal(model.ln_lr(*case(model, trace, ref)), dim1=1, dim2=2)
     torch.testing.assert_close(found, ln_lr(model, trace, ref), rtol=1e-9, atol=1e-7)  # views of 1e-9 are left out
     monkeypatch.setattr("lindley.models.robust.all_pairs.LEAST_WEIGHT", -math.inf)
@@ -44,6 +45,8 @@ def test_blocks_of_pairs_change_nothing(m: int, n: int, monkeypatch: pytest.Monk
     some = 13 if m == 1 else 4
     sides = case(model, instances(model, some, m, 1), instances(model, some - 1, n, 2))
     whole, parts = model.ln_lr(*sides), model.ln_parts(*sides)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.FEW", 0)  # which are computed at once, in all views
+    torch.testing.assert_close(model.ln_lr(*sides), whole, rtol=1e-11, atol=1e-11)
     monkeypatch.setattr("lindley.models.robust.all_pairs.BLOCK", 30)
     monkeypatch.setattr("lindley.models.robust.all_pairs.REFS", 5)
     monkeypatch.setattr("lindley.models.robust.population.TERMS", 20)
@@ -223,7 +226,7 @@ def test_how_instances_scatter_is_as_probable_under_both_hypotheses(axes: int) -
     x, y, ln_draws, _, _ = near_and_apart(axes, 2 / 3)
     for half in (0.2, 6.0):
         scatter = torch.cat([torch.full((len(x), axes), s * half).double() for s in (1, -1)], -1)[None]
-        of_x, of_y = model.views(x[None], 2, scatter)[0].items, model.items(y[None])
+        of_x, of_y = model.views(x[None], 2, scatter).one(0)[0], model.items(y[None])
         found = model.ln_pair(of_x, of_y, model.ln_seen_with((2 * x + y)[None] / 3, 3))
         for ln_p in found:
             assert_one(ln_p[0] - of_x.ln_within[0], ln_draws)

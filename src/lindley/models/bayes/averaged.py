@@ -20,6 +20,7 @@ the sums a_l + a_m of every two of them, as S_lm = ½ [S(a_l + a_m) − S(a_l) �
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
@@ -28,13 +29,15 @@ import torch
 from torch import Tensor
 
 from lindley.models.between import LN_2PI, NormalBetween, Scatter, ln_sum_of_products
-from lindley.models.blocks import at_a_time
+from lindley.models.blocks import at_a_time, pieces
 from lindley.models.two_level import TwoLevel, map_tensors, squares_around_mean
 
 __all__ = ["Averaged"]
 
-TERMS = 1 << 17
-"""Densities of pairs under all members that are held at a time: 1 MiB, which a processor keeps close at hand."""
+TERMS = 1 << 18
+"""Densities of pairs under all members that are held at a time: 2 MiB, which a processor keeps close at hand."""
+FACTORS = 1 << 22
+"""Numbers of items on the axes of all members that are held at a time: 32 MiB of traces, and twice that of refs."""
 NEGLIGIBLE = -100.0
 """Terms of a sum that are below e^−100 of the largest count as that: numbers too small for floating point are slow."""
 BLOCK_DIAGONAL = 64
@@ -159,19 +162,27 @@ class Averaged:
         for run, ln_weights in enumerate(self.ln_weights):
             one = every.map(lambda t, run=run: t[run])  # type: ignore[misc]  # members in the place of runs
             law, (d, e) = cast(NormalBetween, one.between), one.variances(n_trace, n_ref)
-            x, y = one.project(trace[run : run + 1]), one.project(ref[run : run + 1])  # (member, items, axis)
             ln_det = one.ln_jacobian()[:, None]
             told_x, told_y = ln_weights[:, None], torch.zeros_like(ln_weights)[:, None]  # (member, 1 or items)
             if scatter is not None:
                 told_x = told_x + self._ln_scatter(run, one, one.var_within_trace, scatter.trace, scatter.freedom_trace)
                 told_y = self._ln_scatter(run, one, one.var_within_ref, scatter.ref, scatter.freedom_ref)
-            of_x, of_y = told_x + law.ln_marginal(x, d) + ln_det, told_y + law.ln_marginal(y, e) + ln_det
-            left, right = law.ln_joint_factors(x, y, d, e)
-            left, right = _add_column(left, -2, told_x + 2 * ln_det), _add_column(right, -1, told_y)
-            block = max(1, at_a_time(TERMS, right) // max(1, right.shape[0] * right.shape[1]))
-            same = torch.cat([_ln_sum(some @ right.mT) for some in torch.split(left, block, 1)])
-            different = ln_sum_of_products(of_x.mT[None], of_y.mT[None])[0]
-            found.append((same, different, torch.logsumexp(of_y + ln_weights[:, None], 0)))
+            told_x, told_y = (t.expand(-1, side.shape[1]) for t, side in ((told_x, trace), (told_y, ref)))
+            some = max(1, at_a_time(FACTORS, trace) // one.projection[..., 0].numel())  # items
+            columns = []
+            for j in pieces(ref.shape[1], 2 * some):
+                y = one.project(ref[run : run + 1, j])  # (member, items, axis)
+                of_y = told_y[:, j] + law.ln_marginal(y, e) + ln_det
+                right = _add_column(law.ln_joint_factors(y[:, :0], y, d, e)[1], -1, told_y[:, j])
+                rows = []
+                for i in pieces(trace.shape[1], some):
+                    x = one.project(trace[run : run + 1, i])
+                    of_x = told_x[:, i] + law.ln_marginal(x, d) + ln_det
+                    left = _add_column(law.ln_joint_factors(x, x[:, :0], d, e)[0], -2, told_x[:, i] + 2 * ln_det)
+                    rows.append((_ln_sums(left, right), ln_sum_of_products(of_x.mT[None], of_y.mT[None])[0]))
+                same, different = (torch.cat(part) for part in zip(*rows, strict=True))
+                columns.append((same, different, torch.logsumexp(of_y + ln_weights[:, None], 0)))
+            found.append([torch.cat(part, -1) for part in zip(*columns, strict=True)])
         same, different, ln_ref = (torch.stack(part) for part in zip(*found, strict=True))
         return same, different, ln_ref
 
@@ -200,6 +211,15 @@ def _stacked(members: tuple[TwoLevel, ...]) -> TwoLevel:
     laws = tuple(m.between for m in members)
     centre, projection, trace, ref = map(stack, ("centre", "projection", "var_within_trace", "var_within_ref"))
     return TwoLevel(centre, projection, trace, ref, NormalBetween(stack("mean", laws), stack("var", laws)))
+
+
+def _ln_sums(left: Tensor, right: Tensor) -> Tensor:
+    """ln Σ_k exp(left_k rightᵀ_k) of factors (member, items, column): (traces, refs), some of both at a time."""
+    pairs = max(1, at_a_time(TERMS, right) // len(right))
+    n_columns = min(math.isqrt(pairs), max(1, right.shape[1]))
+    blocks = [(pairs // n_columns, left), (n_columns, right)]
+    rows, columns = (torch.split(factor, max(1, number), 1) for number, factor in blocks)
+    return torch.cat([torch.cat([_ln_sum(some @ other.mT) for other in columns], 1) for some in rows])
 
 
 def _ln_sum(terms: Tensor) -> Tensor:

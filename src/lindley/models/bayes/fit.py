@@ -23,7 +23,17 @@ Draws come from a Gibbs sampler. With A the axes on which Aᵀ W A = 1 and Aᵀ 
     W | θ, a       ~ IW(ν + p − 1 + Σ n_i, 2 ν diag(1/a) + S + Σ_i n_i (x̄_i − θ_i)(x̄_i − θ_i)ᵀ)
     1/a_l | W      ~ Gamma((ν + p)/2, rate 1/A_l² + ν (W⁻¹)_ll)                            and so for B
 
-for m sources, S being the scatter of instances around the means of their sources. `CHAINS` chains start apart. Where they do
+for m sources, S being the scatter of instances around the means of their sources.
+
+Of many sources the sums over θ_i are drawn as a whole, which is as exact and takes no time that grows with m. Of M sources
+with n instances each, D has the rows x̃_i − μ̃ and E rows of standard normal numbers, so that on the axes θ̃_i − μ̃ are the rows of
+D g + E c with g = λn/(1 + nλ) and c² = λ/(1 + nλ). With DᵀD = R Rᵀ,
+
+    DᵀE = R Z,   EᵀE = ZᵀZ + Wishart(M − p, 1),   Z (p, p) standard normal,
+
+as an orthonormal basis of D sees as many normal numbers in E, and what is left of E is independent of them.
+
+`CHAINS` chains start apart. Where they do
 not agree after a number of sweeps, by R̂, they run on for twice that number, in up to `ROUNDS` rounds; the last one is kept.
 Directions in which sources hardly differ, λ ≪ 1, are the slow ones. With the chains cut in halves, W the mean variance inside a
 half of n draws and B/n the variance of the halves' means,
@@ -35,7 +45,6 @@ is near one if the halves agree (Gelman et al. 2013, *Bayesian Data Analysis*, 1
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -48,7 +57,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.bayes.averaged import Averaged
 from lindley.models.between import NormalBetween
-from lindley.models.fitting import Fitted, Sources, Task, refittable
+from lindley.models.fitting import Fitted, Sources, Task, refittable, tell
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
 
@@ -79,7 +88,7 @@ def warn_once(found: Sequence[Mapping[str, float]]) -> None:
     if bad:
         where = "" if len(found) == 1 else f" in {len(bad)} of {len(found)} splits"
         value, name = max(bad)
-        warnings.warn(
+        tell(
             ConvergenceWarning(
                 f"the chains of the posterior of the two-level model do not agree{where}: R-hat is {value:.2f} for {name}, "
                 f"where {LARGEST_R_HAT} is the most. Take the LRs with caution, or give more sources."
@@ -100,6 +109,8 @@ ROUNDS = 4
 NU = 2.0
 SCALE = 10.0
 """A_l in standard deviations of the feature."""
+MANY, MANY_PER_FEATURE = 5000, 4
+"""Sources of equally many instances from which on their θ are drawn as a whole, and so many for every feature."""
 RESOLUTION = 1e-10
 """Variance within sources, in units of the feature's, that is added to what was seen: features may be copies of one another."""
 START_FREEDOM = 5.0
@@ -201,11 +212,22 @@ def _round(
 
 
 @dataclass(frozen=True, eq=False)
+class _Many:
+    """Sources of equally many instances, by what the sums over them depend on."""
+
+    number: int  # M
+    count: float  # n, instances of each
+    total: Floats  # Σ x̄ (feature,)
+    products: Floats  # Σ x̄ x̄ᵀ (feature, feature)
+
+
+@dataclass(frozen=True, eq=False)
 class _Data:
     """What the posterior depends on, in units of the features' standard deviations."""
 
-    means: Floats  # x̄ (source, feature)
+    means: Floats  # x̄ of the sources that are drawn one by one (source, feature)
     count: Floats  # n (source, 1)
+    many: tuple[_Many, ...]  # all others
     scatter: Floats  # S (feature, feature)
     freedom: int  # of S
     centre: Floats  # (feature,), in the units of the table
@@ -218,7 +240,28 @@ class _Data:
         contrasts = sources.contrasts()[0] / unit
         scatter = contrasts.T @ contrasts + len(contrasts) * RESOLUTION * np.eye(len(unit))
         means = (sources.means - centre) / unit
-        return cls(means, sources.count[:, None].astype(np.float64), scatter, len(contrasts), centre, unit)
+        one_by_one, many = np.ones(len(means), dtype=np.bool_), []
+        counts, numbers = np.unique(sources.count, return_counts=True)
+        for n in counts[numbers >= max(MANY, MANY_PER_FEATURE * len(unit))]:
+            alike = sources.count == n
+            x = means[alike]
+            many.append(_Many(len(x), float(n), x.sum(axis=0), x.T @ x))
+            one_by_one &= ~alike
+        count = sources.count[one_by_one, None].astype(np.float64)
+        return cls(means[one_by_one], count, tuple(many), scatter, len(contrasts), centre, unit)
+
+    @property
+    def n_sources(self) -> int:
+        return len(self.count) + sum(each.number for each in self.many)
+
+    @property
+    def n_instances(self) -> float:
+        return float(self.count.sum()) + sum(each.number * each.count for each in self.many)
+
+    @property
+    def products(self) -> Floats:
+        """Σ x̄ x̄ᵀ of all sources."""
+        return self.means.T @ self.means + sum(each.products for each in self.many)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +303,7 @@ class _Draw:
 def _start(data: _Data, rng: np.random.Generator) -> _State:
     """Chains apart from one another."""
     p = data.means.shape[1]
-    moments = data.scatter / data.freedom, data.means.T @ data.means / len(data.means)
+    moments = data.scatter / data.freedom, data.products / data.n_sources
     freedom = p + 1 + START_FREEDOM
     covariances, scales = [], []
     for moment in moments:
@@ -278,18 +321,50 @@ def _sweep(data: _Data, state: _State, rng: np.random.Generator) -> tuple[_Draw,
     x = data.means @ axes  # (chain, source, axis)
     spread = 1 / (1 + n * lam)
     weight = n * spread
-    precision = weight.sum(1, keepdims=True)
-    mean = (weight * x).sum(1, keepdims=True) / precision + rng.standard_normal(precision.shape) / np.sqrt(precision)
+    precision, weighted = weight.sum(1, keepdims=True), (weight * x).sum(1, keepdims=True)
+    for each in data.many:
+        of_each = each.count / (1 + each.count * lam)
+        precision, weighted = precision + each.number * of_each, weighted + of_each * (each.total @ axes)[:, None]
+    mean = weighted / precision + rng.standard_normal(precision.shape) / np.sqrt(precision)
     x -= mean
     theta = lam * weight * x + np.sqrt(lam * spread) * rng.standard_normal(x.shape)  # from μ
     x -= theta
+    squares, rest = theta.swapaxes(-1, -2) @ theta, (n * x).swapaxes(-1, -2) @ x
+    for each in data.many:
+        of_theta, of_rest = _draw_sums(rng, each, axes, lam, mean)
+        squares, rest = squares + of_theta, rest + each.count * of_rest
     back_t = back.swapaxes(-1, -2)
-    of_between = back_t @ (theta.swapaxes(-1, -2) @ theta) @ back
-    of_within = back_t @ ((n * x).swapaxes(-1, -2) @ x) @ back + data.scatter
-    between, inverse_between = _inverse_wishart(rng, NU + p - 1 + len(n), of_between + _diagonal(state.scale_between))
-    within, inverse_within = _inverse_wishart(rng, NU + p - 1 + n.sum(), of_within + _diagonal(state.scale_within))
+    of_between = back_t @ squares @ back
+    of_within = back_t @ rest @ back + data.scatter
+    freedom = NU + p - 1 + data.n_sources, NU + p - 1 + data.n_instances
+    between, inverse_between = _inverse_wishart(rng, freedom[0], of_between + _diagonal(state.scale_between))
+    within, inverse_within = _inverse_wishart(rng, freedom[1], of_within + _diagonal(state.scale_within))
     draw = _Draw((mean @ back)[:, 0], state.within, state.between, var_between)
     return draw, _State(within, between, _prior_scale(rng, inverse_within), _prior_scale(rng, inverse_between))
+
+
+def _draw_sums(rng: np.random.Generator, many: _Many, axes: Floats, lam: Floats, mean: Floats) -> tuple[Floats, Floats]:
+    """Σ (θ̃ − μ̃)(θ̃ − μ̃)ᵀ and Σ (x̃ − θ̃)(x̃ − θ̃)ᵀ of the sources of one kind, (chain, axis, axis); as in the module."""
+    chains, _, p = lam.shape
+    total = (many.total @ axes)[:, None]
+    crossed = total.swapaxes(-1, -2) @ mean
+    deviations = axes.swapaxes(-1, -2) @ many.products @ axes + many.number * mean.swapaxes(-1, -2) @ mean
+    deviations -= crossed + crossed.swapaxes(-1, -2)  # DᵀD
+    length, turn = np.linalg.eigh(deviations)
+    root = turn * np.sqrt(np.maximum(length, 0.0))[:, None]  # R
+    normal = rng.standard_normal((chains, p, p))  # Z
+    left = _bartlett(rng, many.number - p, chains, p)
+    noise = np.sqrt(lam / (1 + many.count * lam))  # c
+    of_noise = (normal.swapaxes(-1, -2) @ normal + left @ left.swapaxes(-1, -2)) * noise * noise.swapaxes(-1, -2)
+    both = root @ normal * noise  # DᵀE c
+    drawn = many.count * lam / (1 + many.count * lam)  # g
+
+    def squares(of_mean: Floats, sign: float) -> Floats:
+        crossed = sign * of_mean.swapaxes(-1, -2) * both
+        found: Floats = deviations * of_mean * of_mean.swapaxes(-1, -2) + crossed + crossed.swapaxes(-1, -2) + of_noise
+        return found
+
+    return squares(drawn, 1.0), squares(1 - drawn, -1.0)
 
 
 def _eigenbasis(within: Floats, between: Floats) -> tuple[Floats, Floats, Floats]:
@@ -308,12 +383,17 @@ def _inverse_wishart(rng: np.random.Generator, freedom: float, scale: Floats) ->
     """
     chains, p, _ = scale.shape
     root = _cholesky(scale)
-    bartlett = np.tril(rng.standard_normal((chains, p, p)), -1)
-    at = np.arange(p)
-    bartlett[:, at, at] = np.sqrt(rng.chisquare(freedom - at, (chains, p)))
-    factor = root @ np.linalg.inv(bartlett).swapaxes(-1, -2)
+    factor = root @ np.linalg.inv(_bartlett(rng, freedom, chains, p)).swapaxes(-1, -2)
     inverse = np.linalg.inv(factor)
     return factor @ factor.swapaxes(-1, -2), (inverse**2).sum(1)
+
+
+def _bartlett(rng: np.random.Generator, freedom: float, chains: int, p: int) -> Floats:
+    """Lower triangles T (chain, p, p) with T Tᵀ ~ Wishart(freedom, 1)."""
+    triangle: Floats = np.tril(rng.standard_normal((chains, p, p)), -1)
+    at = np.arange(p)
+    triangle[:, at, at] = np.sqrt(rng.chisquare(freedom - at, (chains, p)))
+    return triangle
 
 
 def _cholesky(matrix: Floats) -> Floats:

@@ -33,6 +33,7 @@ from scipy.special import digamma, gammaln
 
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.models.blocks import pieces
 from lindley.models.classical import Moments, estimate_moments
 from lindley.models.fitting import Fitted, Sources, Task, refittable
 from lindley.models.heavy_tailed.model import HeavyTailed, scale_lattice
@@ -56,6 +57,8 @@ LONGEST_STEP = 0.4
 """In ln ν: the lattice is made for the ν at the start of the step."""
 PER_FEATURE = 2
 """Degrees of freedom per feature with which a covariance matrix needs no prior."""
+SQUARES, LEAST_SQUARES = 1 << 23, 1 << 12
+"""Products of two axes of sources that are held at a time, 64 MiB; those of a source are as many as its nodes, at least."""
 NEGLIGIBLE = 1e-9
 """Posterior weight of a node, over all sources, below which it is left out of the sums."""
 
@@ -114,7 +117,8 @@ class _Data:
     means: Floats  # (items, feature)
     contrasts: Floats  # of the instances of items (rows, feature); their squares sum to the scatter
     owner: Index  # (rows,) item of a contrast
-    groups: list[tuple[Index, Index]]  # items of sources (sources, k), and their numbers of instances (k,); k is 1 or 2
+    groups: list[tuple[Index, Index]]
+    """Items of sources (sources, k), and their numbers of instances (k,); k is 1 or 2. Some sources at a time."""
     n_sources: int
     n_instances: int
 
@@ -130,8 +134,9 @@ class _Data:
         count = np.where(there, items.count[item_of], 0)
         groups = []
         for pattern in np.unique(count, axis=0):
-            which = (count == pattern).all(axis=1)
-            groups.append((item_of[which][:, pattern > 0], pattern[pattern > 0]))
+            which = np.flatnonzero((count == pattern).all(axis=1))
+            for some in pieces(len(which), SQUARES // max(part.values.shape[1] ** 2, LEAST_SQUARES)):
+                groups.append((item_of[which[some]][:, pattern > 0], pattern[pattern > 0]))
         contrasts, owner = np.empty((0, part.values.shape[1])), np.empty(0, dtype=np.intp)
         if (items.count > 1).any():
             contrasts, owner = items.contrasts()

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from lindley.models.blocks import at_a_time, pieces, side_by_side, workspace
-from lindley.models.robust.tails import LN_SCATTER, ln_sum
+from lindley.models.robust.items import Items, Views, counts
+from lindley.models.robust.tails import LN_SCATTER, ln_sum_exp
+from lindley.models.two_level import take_runs
 
 if TYPE_CHECKING:
-    from lindley.models.robust.model import Items, Robust, View
+    from lindley.models.robust.model import Robust
     from lindley.models.robust.population import Half
 
-__all__ = ["all_pairs", "over_views"]
+__all__ = ["all_pairs", "of_given_pairs", "over_views"]
 
 BLOCK = 5 << 16
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
@@ -24,26 +26,72 @@ REFS = 1024
 """Refs whose kernels are summed over at a time."""
 WORK_PER_FEATURE, WORK_PER_SCATTER = 12, 8
 """Numbers per pair that are kept at hand for what is computed on the way."""
+FEW = 256
+"""Pairs that are computed at once, in all views: of more, what belongs to an item alone is worth being computed once."""
+SHARE_OF_GPU = 8
+"""Of the memory of a GPU, a block takes about one part of so many."""
 LEAST_WEIGHT = math.log(1e-9)
 """A view of an item that is less probable than that is left out where many pairs are scored."""
 
 
-def over_views(model: Robust, x: list[View], y: list[View]) -> tuple[Tensor, Tensor]:
-    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, summed over what may be off, by a model of one run.
+def over_views(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
+    """ln p(x, y | H1) and ln p(x, y | H2) of all pairs, summed over what may be off: (run, traces, refs) each.
 
-    (1, traces, refs) each. Beside those with all instances, few items have a view that is worth a look: only these are paired.
+    A few pairs are computed at once, in all views. Of many, run by run, those with all instances are, and as few items have
+    another view that is worth a look, only these are paired.
     """
-    ln_x, ln_y = (ln_sum([view.ln_joint for view in side]) for side in (x, y))
+    if 0 < x.ln_joint.shape[1] * y.ln_joint.shape[1] <= FEW:
+        sides = x.map(lambda t: t[:, :, None, :, None]), y.map(lambda t: t[:, None, :, None])
+        is_worth = _is_worth_a_look(x)[:, :, None, :, None] & _is_worth_a_look(y)[:, None, :, None]
+        is_worth[..., 0, 0] = True
+        return _in_views(model, *sides, is_worth)
+    found = []
+    for run, one in enumerate(model.by_run):
+        of_x, of_y = (take_runs(side, [run]) for side in (x, y))
+        found.append(_many(one, of_x, of_y))
+    same, different = (torch.cat(each) for each in zip(*found, strict=True))
+    return same, different
+
+
+def of_given_pairs(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
+    """The same of given pairs (run, pairs), with all views, and with a gradient if it is wanted."""
+    found = []
+    for some in pieces(x.ln_joint.shape[1], max(1, FEW)):
+        sides = x.map(lambda t, some=some: t[:, some, :, None]), y.map(lambda t, some=some: t[:, some, None])  # type: ignore[misc]
+        found.append(_in_views(model, *sides))
+    same, different = (torch.cat(each, 1) for each in zip(*found, strict=True))
+    return same, different
+
+
+def _in_views(model: Robust, x: Views, y: Views, is_worth: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Of pairs (run, …, view of x, view of y), summed over the views: (run, …) each."""
+    of_x, of_y, (m, n) = x.items, y.items, counts(x.items, y.items)
+    assert isinstance(m, Tensor)
+    assert isinstance(n, Tensor)
+    z = (m[..., None] * of_x.mean + n[..., None] * of_y.mean) / (m + n)[..., None]
+    shape = z.shape[1:-1]
+    at_means = model.ln_seen_with(z.flatten(1, -2), (m + n).expand(shape).flatten()).reshape(len(z), -1, *shape)
+    weight = (x.ln_joint - of_x.ln_p) + (y.ln_joint - of_y.ln_p)
+    if is_worth is not None:
+        weight = torch.where(is_worth, weight, -torch.inf)
+    same, different = ((ln_p + weight).flatten(-2) for ln_p in model.ln_pair(of_x, of_y, at_means))
+    return ln_sum_exp(same, -1), ln_sum_exp(different, -1)
+
+
+def _many(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
+    """Of many pairs, by a model of one run."""
     total: tuple[Tensor, Tensor] | None = None
-    for of_x in x:
-        for of_y in y:
-            i, j = (_worth_a_look(v, p) for v, p in ((of_x, ln_x), (of_y, ln_y)))
-            if total is None:
-                i, j = (torch.arange(p.shape[1], device=p.device) for p in (ln_x, ln_y))
-            elif not len(i) or not len(j):
+    worth_x, worth_y = (_is_worth_a_look(side)[0] for side in (x, y))
+    for a in range(len(x)):
+        for b in range(len(y)):
+            i, j = (torch.nonzero(worth[:, view])[:, 0] for worth, view in ((worth_x, a), (worth_y, b)))
+            if total is not None and (not len(i) or not len(j)):
                 continue
-            some_x, some_y = of_x.items.map(lambda t, i=i: t[:, i]), of_y.items.map(lambda t, j=j: t[:, j])  # type: ignore[misc]
-            weight = (of_x.ln_joint[:, i] - some_x.ln_p)[:, :, None] + (of_y.ln_joint[:, j] - some_y.ln_p)[:, None]
+            if total is None:
+                i, j = (torch.arange(len(worth), device=worth.device) for worth in (worth_x, worth_y))
+            (of_x, ln_x), (of_y, ln_y) = x.one(a), y.one(b)
+            some_x, some_y = of_x.map(lambda t, i=i: t[:, i]), of_y.map(lambda t, j=j: t[:, j])  # type: ignore[misc]
+            weight = (ln_x[:, i] - some_x.ln_p)[:, :, None] + (ln_y[:, j] - some_y.ln_p)[:, None]
             ln_h1, ln_h2 = (ln_p.add_(weight) for ln_p in all_pairs(model, some_x, some_y))
             if total is None:
                 total = ln_h1, ln_h2
@@ -55,9 +103,17 @@ def over_views(model: Robust, x: list[View], y: list[View]) -> tuple[Tensor, Ten
     return total
 
 
-def _worth_a_look(view: View, ln_p: Tensor) -> Tensor:
-    """The numbers of the items whose view may change an LR."""
-    return torch.nonzero(view.ln_joint[0] - ln_p[0] > LEAST_WEIGHT)[:, 0]
+def _is_worth_a_look(side: Views) -> Tensor:
+    """Whether a view may change an LR (run, items, view)."""
+    return side.ln_joint - side.ln_p[..., None] > LEAST_WEIGHT
+
+
+def _at_a_time(where: Tensor) -> int:
+    """Pairs × features of a block. On a GPU they are as many as there is memory for: every operation costs time to start."""
+    if where.device.type != "cuda":
+        return at_a_time(BLOCK, where)
+    memory = torch.cuda.get_device_properties(where.device).total_memory // where.element_size()
+    return max(at_a_time(BLOCK, where), memory // (SHARE_OF_GPU * (WORK_PER_FEATURE + WORK_PER_SCATTER)))
 
 
 @torch.no_grad()
@@ -67,14 +123,17 @@ def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
     Kernels are summed over for some traces and many refs at a time, as what belongs to an item alone is little then; the rest
     is done for some refs at a time.
     """
+    assert isinstance(x.number, int)
+    assert isinstance(y.number, int)
     n_x, n_y, number, n_features = x.mean.shape[1], y.mean.shape[1], x.number + y.number, model.directions.shape[1]
     scatters = len(LN_SCATTER) if number == 2 else len(LN_SCATTER) ** 2
-    edge = math.isqrt(at_a_time(BLOCK, x.mean) // max(n_features, scatters))
+    edge = math.isqrt(_at_a_time(x.mean) // max(n_features, scatters))
     errors = [math.exp(u) * model.var_within / number for u in LN_SCATTER]
     ln_h1, ln_h2 = (x.mean.new_empty((1, n_x, n_y)) for _ in range(2))
     free: list[Tensor] = []  # memory that no thread uses now
 
     def half(items: Items, some: slice, error: Tensor) -> Half:
+        assert isinstance(items.number, int)
         return model.population.half(items.mean[:, some] * (items.number / number), error)
 
     def some_traces(columns: slice, of_y: list[Half], rows: slice) -> None:

@@ -36,8 +36,10 @@ Without groups λ̃ is λ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -48,8 +50,11 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.fitting import Sources
+from lindley.models.robust.kept import kept
 
-__all__ = ["Eigenbasis", "Shrinkage", "Stabiliser", "fit_eigenbasis", "fit_stabiliser", "related_variance"]
+__all__ = ["Bases", "Eigenbasis", "Shrinkage", "Stabiliser", "fit_eigenbasis", "fit_stabiliser", "related_variance"]
+
+T = TypeVar("T")
 
 STEEPEST = 1.0
 """|r| at most: e-fold scatter per standard deviation of the level."""
@@ -67,12 +72,18 @@ class Stabiliser:
 
     def __call__(self, values: Tensor) -> Tensor:
         """(run, items, feature) → the same shape, in units of the spread."""
+        flat, minus_b = self._where_flat
         x = (values - self.level) / self.spread
         inside = torch.minimum(torch.maximum(x, self.low), self.high)
+        less = torch.expm1(minus_b * inside)
+        curved = torch.where(flat, inside, less / minus_b)
+        return curved + torch.where(flat, 1.0, 1 + less) * (x - inside)
+
+    @kept
+    def _where_flat(self) -> tuple[Tensor, Tensor]:
+        """Where r is zero, and −r, or −1 there."""
         flat = self.slope == 0
-        b = torch.where(flat, 1.0, self.slope)
-        curved = torch.where(flat, inside, -torch.expm1(-b * inside) / b)
-        return curved + torch.exp(-self.slope * inside) * (x - inside)
+        return flat, torch.where(flat, -1.0, -self.slope)
 
     def ln_slope(self, values: Tensor) -> Tensor:
         """ln du/d(value), the shape of the values: what takes a density of u to one of the feature."""
@@ -145,29 +156,57 @@ def fit_eigenbasis(sources: Sources, shrinkage: Shrinkage) -> Eigenbasis:
     Raises:
         LindleyError: if there are not three sources, or no two of them were measured twice.
     """
-    if len(sources) < 3 or (sources.count > 1).sum() < 2:
-        raise LindleyError(
-            f"the robust model needs at least three sources to learn from at a time, two of them measured twice: got "
-            f"{len(sources)} sources, {(sources.count > 1).sum()} of them measured twice or more"
+    return Bases(sources)(shrinkage)
+
+
+class Bases:
+    """Eigenbases of the same sources, for one shrinkage after the other: each part is found once for what it hangs on."""
+
+    def __init__(self, sources: Sources) -> None:
+        if len(sources) < 3 or (sources.count > 1).sum() < 2:
+            raise LindleyError(
+                f"the robust model needs at least three sources to learn from at a time, two of them measured twice: got "
+                f"{len(sources)} sources, {(sources.count > 1).sum()} of them measured twice or more"
+            )
+        self.sources, self.means = sources, sources.means
+        # In units of the features' own spread, so that no unit is special.
+        self._unit = _spread(sources.values)
+        contrasts, self._owner = sources.contrasts()
+        self._contrasts, self._scaled = contrasts / self._unit, self.means / self._unit
+        self._found: dict[tuple[object, ...], Any] = {}
+
+    def __call__(self, shrinkage: Shrinkage) -> Eigenbasis:
+        """The basis of a shrinkage."""
+        turn_by = (shrinkage.axes,) if shrinkage.components else ()
+        turn, contrasts, means = self._once(("turned", *turn_by), lambda: self._turned(shrinkage))
+        within = self._once(
+            ("within", shrinkage.within, *turn_by), lambda: _student_scatter(contrasts, self._owner, shrinkage.within)
         )
-    # In units of the features' own spread, so that no unit is special.
-    unit = _spread(sources.values)
-    contrasts, owner = sources.contrasts()
-    contrasts, means = contrasts / unit, sources.means / unit
-    turn = np.eye(len(unit))
-    if shrinkage.components:
-        turn = _components(means, contrasts, shrinkage.axes)
-        contrasts, means = contrasts @ turn, means @ turn
-    within = _student_scatter(contrasts, owner, shrinkage.within)
-    centre, total = _centre_and_scatter(means, shrinkage.between)
-    between = total - within * np.mean(1 / sources.count)
-    lam, axes = scipy.linalg.eigh((between + between.T) / 2, within)
-    order = np.argsort(-lam, kind="stable")[: shrinkage.axes]
-    axes = turn @ axes
-    # W⁻¹ = A Aᵀ: the squared length of a feature's row of A is the inverse of its variance given all others.
-    directions = axes[:, order] / np.maximum(np.linalg.norm(axes, axis=1, keepdims=True), 1e-300)
-    middle = turn @ centre if shrinkage.components else centre
-    return Eigenbasis(middle * unit, axes[:, order] / unit[:, None], directions, np.maximum(lam[order], LEAST_LAMBDA))
+        centre, total = self._once(
+            ("between", shrinkage.between, *turn_by), lambda: _centre_and_scatter(means, shrinkage.between)
+        )
+        between = total - within * np.mean(1 / self.sources.count)
+        lam, axes = scipy.linalg.eigh((between + between.T) / 2, within)
+        order = np.argsort(-lam, kind="stable")[: shrinkage.axes]
+        axes = turn @ axes
+        # W⁻¹ = A Aᵀ: the squared length of a feature's row of A is the inverse of its variance given all others.
+        directions = axes[:, order] / np.maximum(np.linalg.norm(axes, axis=1, keepdims=True), 1e-300)
+        middle = turn @ centre if shrinkage.components else centre
+        in_features = axes[:, order] / self._unit[:, None]
+        return Eigenbasis(middle * self._unit, in_features, directions, np.maximum(lam[order], LEAST_LAMBDA))
+
+    def _turned(self, shrinkage: Shrinkage) -> tuple[Floats, Floats, Floats]:
+        """Principal components, or the features as they are; contrasts and means there."""
+        if not shrinkage.components:
+            return np.eye(len(self._unit)), self._contrasts, self._scaled
+        turn = _components(self._scaled, self._contrasts, shrinkage.axes)
+        return turn, self._contrasts @ turn, self._scaled @ turn
+
+    def _once(self, key: tuple[object, ...], find: Callable[[], T]) -> T:
+        if key not in self._found:
+            self._found[key] = find()
+        found: T = self._found[key]
+        return found
 
 
 def _components(means: Floats, contrasts: Floats, most: int | None) -> Floats:
@@ -254,8 +293,8 @@ ALIKE_AXES = 20.0
 """Degrees of freedom that the assumption counts as, that related sources differ on all axes alike."""
 
 
-def related_variance(basis: Eigenbasis, sources: Sources) -> Floats:
-    """λ̃ (axis,) of these sources."""
+def related_variance(basis: Eigenbasis, sources: Sources, means: Floats) -> Floats:
+    """λ̃ (axis,) of these sources, with their ``means`` on the axes."""
     by_group = np.argsort(sources.group, kind="stable")
     size = np.bincount(sources.group)[np.unique(sources.group)]
     freedom = int((size - 1).sum())
@@ -263,7 +302,6 @@ def related_variance(basis: Eigenbasis, sources: Sources) -> Floats:
         return basis.var_between
     pairs = [(a, b) for group in np.split(by_group, np.cumsum(size)[:-1]) for a, b in combinations(group.tolist(), 2)]
     i, j = np.array(pairs[:: -(-len(pairs) // MOST_MATES)]).T
-    means = basis(sources.means)
     noise = (1 / sources.count[i] + 1 / sources.count[j]).mean()  # replicates have variance one on every axis
     square = np.median((means[i] - means[j]) ** 2, axis=0) / MEDIAN_SQUARE
     share = np.log(np.maximum(square - noise, noise / 4) / basis.var_between)

@@ -13,6 +13,9 @@ different sources (`folds.learn_relatedness`): Cllr hardly sees it.
 Replicates, which tell how sure a fit is, start where it ended and take its shrinkage. Their LRs scatter as much as those of
 fits from the usual start that choose a shrinkage anew.
 
+Of more than `MOST_SEARCHED` sources, scalars and shrinkage are searched with a choice of them: a basis of thousands of sources
+hardly changes with more, and of each fold a few hundred are paired in any case.
+
 The scalars mean the same in all tables. So those of another table, of other features even, may be the centre of the prior:
 *pretraining*, in a model whose axes and kernels are not trained.
 """
@@ -33,7 +36,7 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.blocks import or_stop
-from lindley.models.fitting import Fitted, Progress, Sources, Task, silent
+from lindley.models.fitting import Fitted, Progress, Sources, Task, require_device, silent
 from lindley.models.robust.eigenbasis import Shrinkage
 from lindley.models.robust.folds import (
     PRIOR,
@@ -69,14 +72,19 @@ def minimise(
     *,
     steps: int = 40,
     progress: Callable[[float], None] | None = None,
+    to_go_on: bool = True,
 ) -> tuple[Tensor, float, Tensor]:
     """The parameters (k,) at a minimum, their cost, and its inverse Hessian: BFGS, as the cost is dear, with backtracking.
 
     The cost has a gradient. ``inverse`` is an inverse Hessian to start with, such as that of a similar cost. ``progress`` is
-    called with the cost at every step, of ``steps`` at most.
+    called with the cost at every step, of ``steps`` at most. If nobody wants ``to_go_on`` from there, the gradient after the
+    last step is not asked for, and the inverse Hessian is that before it.
     """
 
-    def evaluate(at: Tensor) -> tuple[float, Tensor]:
+    def evaluate(at: Tensor, *, with_slope: bool = True) -> tuple[float, Tensor]:
+        if not with_slope:
+            with torch.no_grad():
+                return float(cost(at)), torch.empty(0)
         at = at.detach().requires_grad_()
         value = cost(at)
         (gradient,) = torch.autograd.grad(value, at)
@@ -96,15 +104,19 @@ def minimise(
             direction = -slope
         direction = direction * min(1.0, LONGEST_STEP / max(float(direction.norm()), 1e-30))
         gain = float(direction @ slope)
+        with_slope = to_go_on or step < steps - 1
 
         for halving in range(HALVINGS + 1):  # until the cost falls (Armijo)
             length = SHRINK**halving
             new = theta + length * direction
-            new_value, new_slope = evaluate(new)
+            new_value, new_slope = evaluate(new, with_slope=with_slope)
             if new_value <= value + ARMIJO * length * gain:
                 break
         else:
             break
+
+        if not with_slope:
+            return new, new_value, inverse
 
         moved, turned = new - theta, new_slope - slope
         curvature = float(moved @ turned)
@@ -133,6 +145,8 @@ FEW_FEATURES = 60
 ALL_STEPS = 2 * STEPS + (2 * len(WITHIN) + len(BETWEEN)) * STEPS_OF_A_TRIAL
 STEPS_OF_A_REPLICATE = 15
 """About as many as it takes from where the fit on all sources ended; for the progress."""
+MOST_SEARCHED = 10_000
+"""Sources that scalars and shrinkage are searched with: basis and kernels are made of all of them afterwards."""
 MOST_THREADS = 4
 """Runs that are fitted side by side, at most: operations are short, and Python hands them out one at a time."""
 
@@ -143,7 +157,8 @@ def fit(task: Task) -> Fitted:
     Option: ``pretrain``, a `Table` of whatever features, whose scalars are the centre of the prior.
     """
     centre = _scalars_of(task.options["pretrain"]) if "pretrain" in task.options else START
-    fitted = fit_robust(task.learn, task.seeds, task.progress, centre, task.threads, task.replicates)
+    require_device(task.device)
+    fitted = fit_robust(task.learn, task.seeds, task.progress, centre, task.threads, task.replicates, task.device)
     return Fitted(fitted.model, again=lambda run: lambda part: fitted.again([part], run))
 
 
@@ -177,6 +192,7 @@ def fit_robust(
     centre: Tensor = START,
     threads: int | None = None,
     replicates: int = 0,
+    device: str = "cpu",
 ) -> FittedRobust:
     """The robust model of every run.
 
@@ -188,6 +204,7 @@ def fit_robust(
         threads: runs that are fitted side by side, as many as torch may use unless given, `MOST_THREADS` at most; they
             change no number.
         replicates: of the runs, the last so many start from what is found for the first.
+        device: where the densities of held-out pairs are computed; bases are made on the processor.
 
     Raises:
         LindleyError: if a run has too few sources with replicates.
@@ -209,7 +226,9 @@ def fit_robust(
             at = math.floor(ALL_STEPS * share)
             progress(f"step {at} of {ALL_STEPS}, held-out cost {mean:.4f}", at / ALL_STEPS)
 
-        found = _fit(runs[run], mates[run] or 0.0, np.random.default_rng((seeds[run], 6)), centre, report, start)
+        searched = _some(runs[run], np.random.default_rng((seeds[run], 7)))
+        rng = np.random.default_rng((seeds[run], 6))
+        found = _fit(searched, mates[run] or 0.0, rng, centre, report, start, device)
         done[run] = steps[run]
         return found
 
@@ -240,6 +259,17 @@ def _sources(part: Part) -> Sources:
     return Sources.of(part.values[order], part.source[order], part.groups[order])
 
 
+def _some(sources: Sources, rng: np.random.Generator) -> Sources:
+    """Of more than `MOST_SEARCHED` sources, about so many, in whole groups."""
+    if len(sources) <= MOST_SEARCHED:
+        return sources
+    place = np.empty(sources.group.max() + 1, dtype=np.intp)
+    place[rng.permutation(len(place))] = np.arange(len(place))  # of every group
+    order = np.argsort(place[sources.group], kind="stable")
+    last = place[sources.group[order[MOST_SEARCHED - 1]]]
+    return sources.take(np.flatnonzero(place[sources.group] <= last))
+
+
 @dataclass(frozen=True, eq=False)
 class _Found:
     """What was found for one run."""
@@ -257,6 +287,7 @@ def _fit(
     centre: Tensor,
     report: Callable[[float], None],
     start: _Found | None = None,
+    device: str = "cpu",
 ) -> _Found:
     """Scalars at the usual shrinkage, then one number of the shrinkage after the other, and the scalars once more.
 
@@ -264,7 +295,8 @@ def _fit(
     """
     many = sources.values.shape[1] > FEW_FEATURES
     usual = Shrinkage(components=many, axes=AXES[1] if many else None) if start is None else start.shrinkage
-    search = _Search(Folds(sources, mates, rng, usual), usual, centre, 1 / (2 * math.log(2) * len(sources)), report)
+    folds = Folds(sources, mates, rng, usual, device)
+    search = _Search(folds, usual, centre, 1 / (2 * math.log(2) * len(sources)), report)
     if start is not None:
         search.theta, search.relatedness, search.inverse = start.scalars, start.relatedness, start.inverse
         search.go_on(STEPS)
@@ -319,7 +351,7 @@ class _Search:
         costs: dict[float, float] = {}
         for side in (values[nearest:], values[:nearest][::-1]):
             for value in side:
-                _, _, cost, _ = self._tried(changed(value))
+                _, _, cost, _ = self._tried(changed(value), to_go_on=False)
                 costs[value] = cost - self.strength * ln_prior_of(changed(value))
                 if costs[value] > min(costs.values()) + OUT_OF_THE_QUESTION * self.strength:
                     break
@@ -328,16 +360,18 @@ class _Search:
         held_out, theta, _, inverse = self._tried(at)
         self.at, self.held_out, self.theta, self.inverse = at, held_out, theta, inverse
 
-    def _tried(self, shrinkage: Shrinkage) -> tuple[HeldOut, Tensor, float, Tensor]:
+    def _tried(self, shrinkage: Shrinkage, *, to_go_on: bool = True) -> tuple[HeldOut, Tensor, float, Tensor]:
         """The folds with another shrinkage, and scalars, their cost and inverse Hessian after a few steps from here."""
         held_out = self.folds.held_out(shrinkage)
         start = self.theta.clone()
         start[WITHIN_SCALAR] += math.log(held_out.spread() / self.held_out.spread())
-        return held_out, *self._minimise(held_out, start, STEPS_OF_A_TRIAL)
+        return held_out, *self._minimise(held_out, start, STEPS_OF_A_TRIAL, to_go_on=to_go_on)
 
-    def _minimise(self, held_out: HeldOut, start: Tensor, steps: int) -> tuple[Tensor, float, Tensor]:
+    def _minimise(
+        self, held_out: HeldOut, start: Tensor, steps: int, *, to_go_on: bool = True
+    ) -> tuple[Tensor, float, Tensor]:
         cost = partial(_cost, held_out, self.relatedness, self.centre, self.strength)
-        return minimise(cost, start, self.inverse, steps=steps, progress=self.report)
+        return minimise(cost, start, self.inverse, steps=steps, progress=self.report, to_go_on=to_go_on)
 
 
 def ln_prior_of(shrinkage: Shrinkage) -> float:
@@ -350,4 +384,4 @@ def ln_prior_of(shrinkage: Shrinkage) -> float:
 def _cost(folds: HeldOut, relatedness: Tensor, centre: Tensor, strength: float, theta: Tensor) -> Tensor:
     """What the scalars minimise."""
     ln_lr = ln_lr_held_out(ln_parts_held_out(folds, theta), relatedness, folds.mates)
-    return folds.cllr(ln_lr).mean() - strength * ln_prior(theta, centre)
+    return folds.cllr(ln_lr).mean().cpu() - strength * ln_prior(theta, centre)

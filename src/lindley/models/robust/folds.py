@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -30,12 +29,14 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.models.blocks import pieces
 from lindley.models.fitting import Sources
-from lindley.models.robust.eigenbasis import Shrinkage, Stabiliser, fit_eigenbasis, fit_stabiliser, related_variance
+from lindley.models.robust.eigenbasis import Bases, Shrinkage, Stabiliser, fit_stabiliser, related_variance
+from lindley.models.robust.items import Apart, Items
 from lindley.models.robust.model import Robust
 from lindley.models.robust.population import Population, ln_population
-from lindley.models.robust.tails import Tails, ln_sum
-from lindley.models.two_level import take_runs
+from lindley.models.robust.tails import LN_SCATTER, Tails, ln_scatter_weights, ln_sum, ln_weighted_sum
+from lindley.models.two_level import map_tensors, take_runs
 
 __all__ = [
     "FOLDS",
@@ -157,6 +158,8 @@ MOST_SOURCES = 400
 SAME_PER_SOURCE = 3
 DIFFERENT_PER_FOLD = 600
 """Expected number of different-source pairs that are drawn."""
+PARTS_OF_A_DRAW = 4
+"""In which instances meet those of later sources alone: most pairs of earlier ones are left out."""
 EM_STEPS = 200
 UNIFORM_SHARE = 0.1
 """Of the draws that go to all pairs alike, for those that the start values misjudge."""
@@ -175,6 +178,8 @@ class HeldOut:
     weight: Tensor  # (fold, pair); ½/ln 2 for each hypothesis in every fold, 0 for padding
     count: Tensor  # (fold, pair) how many pairs of different sources it stands for; 0 for others
     mates: float  # m, the share of mates that the weights of different-source pairs have
+    middle: Tensor  # of the two instances (fold, pair, axis)
+    apart: Apart  # how far they are apart, in units of the model's variance within
 
     def spread(self) -> float:
         """Median over same-source pairs of their squared difference, in the mean over axes: how large w is in this basis."""
@@ -201,14 +206,14 @@ def deal(sources: Sources, rng: np.random.Generator) -> Index:
     return fold[sources.group]
 
 
-def stabilised(sources: Sources) -> tuple[Stabiliser, Sources]:
-    """How the features of some sources are mapped to where they scatter evenly, and the sources there."""
+def stabilised(sources: Sources) -> tuple[Stabiliser, Bases]:
+    """How the features of some sources are mapped to where they scatter evenly, and bases of the sources there."""
     stabiliser = fit_stabiliser(sources)
-    return stabiliser, replace(sources, values=stabiliser(torch.from_numpy(sources.values)[None])[0].numpy())
+    return stabiliser, Bases(replace(sources, values=stabiliser(torch.from_numpy(sources.values)[None])[0].numpy()))
 
 
 def model_of(
-    known: Sequence[tuple[Stabiliser, Sources]],
+    known: Sequence[tuple[Stabiliser, Bases]],
     theta: Tensor,
     relatedness: Tensor,
     mates: Tensor,
@@ -216,11 +221,10 @@ def model_of(
 ) -> Robust:
     """Basis and kernels of sets of sources, `stabilised`, each with scalars (set, scalar), relatedness, mates and shrinkage."""
     stabilisers, parts = zip(*known, strict=True)
-    bases = [fit_eigenbasis(sources, shrinkage) for sources, shrinkage in zip(parts, shrinkages, strict=True)]
-    kernels = [
-        basis(sources.means)[_even(len(sources), MOST_KERNELS)] for basis, sources in zip(bases, parts, strict=True)
-    ]
-    related = [related_variance(basis, sources) for basis, sources in zip(bases, parts, strict=True)]
+    bases = [of_part(shrinkage) for of_part, shrinkage in zip(parts, shrinkages, strict=True)]
+    means = [basis(part.means) for basis, part in zip(bases, parts, strict=True)]
+    kernels = [each[_even(len(each), MOST_KERNELS)] for each in means]
+    related = [related_variance(basis, part.sources, at) for basis, part, at in zip(bases, parts, means, strict=True)]
     # Runs may differ in their numbers of axes: one that has fewer is filled up with axes on which nothing differs.
     most, n_axes = max(map(len, kernels)), max(len(basis.var_between) for basis in bases)
     centres = np.zeros((len(parts), most, n_axes))
@@ -253,11 +257,14 @@ def _widened(values: Floats, n_axes: int) -> Floats:
 class Folds:
     """The sources of one run, dealt into folds, with the pairs of each: the same ones for every shrinkage."""
 
-    def __init__(self, sources: Sources, mates: float, rng: np.random.Generator, first: Shrinkage) -> None:
+    def __init__(
+        self, sources: Sources, mates: float, rng: np.random.Generator, first: Shrinkage, device: str = "cpu"
+    ) -> None:
         """Draw the pairs, by how the usual scalars judge them with a basis of the ``first`` shrinkage.
 
-        ``mates``: how often two different sources are of one group.
+        ``mates``: how often two different sources are of one group. ``device``: where the densities of pairs are computed.
         """
+        self.device = device
         self.own, self.others = [], []
         fold = deal(sources, rng)
         for k in range(int(fold.max()) + 1):
@@ -272,7 +279,7 @@ class Folds:
                 "measured twice or more, are too few for two folds with pairs of both kinds. Give more sources with replicates."
             )
         self.mates = mates
-        model = self._model(first)
+        model = self._model(first).map(lambda t: t.to(device))
         self.drawn = [_draw(take_runs(model, [i]), inside, rng) for i, inside in enumerate(self.own)]
 
     def _model(self, shrinkage: Shrinkage) -> Robust:
@@ -282,7 +289,8 @@ class Folds:
 
     def held_out(self, shrinkage: Shrinkage) -> HeldOut:
         """The pairs as bases of this shrinkage see them."""
-        return _stack(self._model(shrinkage), self.mates, self.own, self.drawn)
+        held_out = _stack(self._model(shrinkage), self.mates, self.own, self.drawn)
+        return map_tensors(held_out, lambda t: t.to(self.device))
 
 
 SAME, MATE, APART = 0, 1, 2
@@ -315,9 +323,8 @@ def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> _Drawn:
     # Two instances of a source, at most, meet those of other sources.
     used = np.concatenate([first, second[twice]])
     values = torch.from_numpy(sources.values[used])[None]
-    with torch.inference_mode():
-        ln_lr = model.ln_lr(values, values)[0].numpy()
     owner = sources.item[used]
+    ln_lr = _of_later(model, values, owner)
     i, j = np.nonzero(owner[:, None] < owner)
     cost, group = np.sqrt(np.logaddexp(0.0, ln_lr[i, j])), sources.group[owner]
     is_mate = group[i] == group[j]
@@ -335,6 +342,17 @@ def _draw(model: Robust, sources: Sources, rng: np.random.Generator) -> _Drawn:
         np.concatenate(shares),
         (int(twice.sum()), n_mates, math.comb(len(sources), 2) - n_mates),
     )
+
+
+def _of_later(model: Robust, values: Tensor, owner: Index) -> Floats:
+    """ln LRs of instances (1, instance, feature) against those of sources that come later, (instance, instance)."""
+    n, order = len(owner), np.argsort(owner, kind="stable")
+    found, values = np.zeros((n, n)), values[:, order].to(model.centre.device)
+    with torch.inference_mode():
+        for some in pieces(n, -(-n // PARTS_OF_A_DRAW)):
+            ln_lr = model.ln_lr(values[:, some], values[:, some.start :])[0]
+            found[order[some, None], order[some.start :]] = ln_lr.cpu().numpy()
+    return found
 
 
 def _chances(importance: Floats, expected: float) -> Floats:
@@ -371,7 +389,9 @@ def _stack(model: Robust, mates: float, own: Sequence[Sources], drawn: Sequence[
         weight[i, :n] = each.share * total[each.kind] * 0.5 / math.log(2)
         count[i, :n] = each.share * np.array([0, *each.n_pairs[1:]])[each.kind]
     x, y, same, mate, w, n_for = (torch.from_numpy(a) for a in (trace, ref, kind == SAME, kind == MATE, weight, count))
-    return HeldOut(model, instances, x, y, same, mate, w, n_for, mates)
+    traces, refs = (_gather(instances, which) for which in (x, y))
+    apart = model.apart(traces, refs)
+    return HeldOut(model, instances, x, y, same, mate, w, n_for, mates, (traces + refs) / 2, apart)
 
 
 def _even(n: int, most: int) -> Index:
@@ -385,14 +405,23 @@ def ln_parts_held_out(folds: HeldOut, theta: Tensor) -> tuple[Tensor, list[Tenso
     From one source, from sources that are related in each of the ways, and from sources that have nothing in common.
     Densities on the axes; gradients reach the scalars alone.
     """
-    base, kernels = folds.model, folds.model.population
+    base, kernels, theta = folds.model, folds.model.population, theta.to(folds.weight.device)
     basis = base.stabiliser, base.centre, base.projection, base.directions, kernels.var, base.var_related
     each = theta.expand(len(folds.trace), -1)
     model = assemble(each, base.relatedness, base.mates, *basis, kernels.centres, kernels.ln_weights)
-    density = partial(ln_population, model.population)
-    items = model.items(folds.instances, density)
-    x, y = (items.map(lambda t, which=which: _gather(t, which)) for which in (folds.trace, folds.ref))  # type: ignore[misc]
-    ln_h1, ln_mates = model.ln_related(x, y, model.ln_seen_with((x.mean + y.mean) / 2, 2, density))
+    taus = torch.tensor(LN_SCATTER, dtype=theta.dtype, device=theta.device).exp()
+    at_instances, at_means = (
+        ln_population(model.population, points, model.var_within[:, 0, :1] * taus / n)
+        for points, n in ((folds.instances, 1), (folds.middle, 2))
+    )
+    ln_f = ln_weighted_sum(at_instances, ln_scatter_weights(model.tails.scatter_shape))
+    ln_p = model.ln_single(folds.instances, ln_f)
+    x, y = (
+        Items(1, folds.middle, folds.middle, _gather(ln_f, which), _gather(ln_p, which), torch.zeros_like(folds.weight))
+        for which in (folds.trace, folds.ref)
+    )
+    unit = 2 * model.tails.scatter_shape * (model.var_within / base.var_within)[..., :1]
+    ln_h1, ln_mates = model.ln_related(x, y, at_means, folds.apart.times(1 / unit))
     return ln_h1, ln_mates, x.ln_p + y.ln_p
 
 
@@ -404,7 +433,7 @@ def _gather(values: Tensor, which: Tensor) -> Tensor:
 def ln_lr_held_out(parts: tuple[Tensor, list[Tensor], Tensor], relatedness: Tensor, mates: float) -> Tensor:
     """ln LR (fold, pair) from `ln_parts_held_out`, how often sources are related (2, way), and how often they are mates."""
     ln_h1, ln_mates, ln_apart = parts
-    related = (1 - mates) * relatedness[0] + mates * relatedness[-1]
+    related = ((1 - mates) * relatedness[0] + mates * relatedness[-1]).to(ln_h1.device)
     ways = [rho.log() + ln_way for rho, ln_way in zip(related, ln_mates, strict=True)]
     return ln_h1 - ln_sum([torch.log1p(-related.sum()) + ln_apart, *ways])
 
@@ -420,9 +449,12 @@ def learn_relatedness(folds: HeldOut, parts: tuple[Tensor, list[Tensor], Tensor]
     p(x, y | H2) is linear in ρ: its mean is what an LR needs that knows of this uncertainty.
     """
     _, ln_ways, ln_apart = parts
-    ratio = torch.stack([(ln_way - ln_apart).clamp_max(600.0).exp() for ln_way in ln_ways], -1)  # (fold, pair, way)
-    others = _shares(ratio, folds.count * ~folds.mate, PRIOR_RELATED, PRIOR_PAIRS)
-    return torch.stack([others, _shares(ratio, folds.count * folds.mate, PRIOR_RELATED_MATES, PRIOR_MATES)])
+    ratio = torch.stack(
+        [(ln_way - ln_apart).clamp_max(600.0).exp() for ln_way in ln_ways], -1
+    ).cpu()  # (fold, pair, way)
+    count, mate = folds.count.cpu(), folds.mate.cpu()
+    others = _shares(ratio, count * ~mate, PRIOR_RELATED, PRIOR_PAIRS)
+    return torch.stack([others, _shares(ratio, count * mate, PRIOR_RELATED_MATES, PRIOR_MATES)])
 
 
 def _shares(ratio: Tensor, count: Tensor, prior: Tensor, prior_pairs: float) -> Tensor:

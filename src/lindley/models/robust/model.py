@@ -54,10 +54,10 @@ where sources differ by more than their replicates do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -65,14 +65,18 @@ from torch import Tensor
 
 from lindley.models.between import Scatter
 from lindley.models.blocks import room
-from lindley.models.robust.all_pairs import over_views
+from lindley.models.robust.all_pairs import of_given_pairs, over_views
 from lindley.models.robust.eigenbasis import Stabiliser
+from lindley.models.robust.items import Apart, Items, Numbers, Views, WaysToSee, ways_to_see
+from lindley.models.robust.kept import kept
 from lindley.models.robust.population import FREEDOM, Population, ln_background
 from lindley.models.robust.tails import (
     LN_GROSS,
     LN_SCATTER,
     OFF_SCALES,
     SPIKE_SCALES,
+    Number,
+    Offsets,
     SharedTail,
     Tails,
     ln_mean_scatter_weights,
@@ -80,12 +84,15 @@ from lindley.models.robust.tails import (
     ln_scatter_weights,
     ln_student,
     ln_sum,
+    ln_sum_exp,
     ln_weighted_sum,
-    of_products,
+    student_law,
 )
 from lindley.models.two_level import map_tensors, take_runs
 
-__all__ = ["WAYS", "Items", "Robust"]
+__all__ = ["WAYS", "Robust"]
+
+T = TypeVar("T")
 
 SHARED_BY_ANOTHER = 0.1
 """Probability that what an instance is off by, another one of the item is off by as well."""
@@ -93,35 +100,6 @@ BATCH_SCALES = (0.002, 0.02, 0.2)
 """j: variance of the difference between two sources of one batch, in units of the variance between sources."""
 WAYS = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
 """The ways in which two different sources may be related, each with its weight in `Robust.relatedness`."""
-Density = Callable[[Tensor, Tensor], Tensor]
-"""ln f at points (run, points, axis) that are seen with an error of a variance (run, 1, axis): (run, points)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Items:
-    """Traces or refs of equally many instances, on the axes of a model, with what belongs to an item alone."""
-
-    number: int  # M, of instances
-    mean: Tensor  # (run, …, axis)
-    along: Tensor  # u_f · mean/√w (run, …, feature)
-    ln_f: Tensor  # ln f(mean) (run, …)
-    ln_p: Tensor  # ln p(item) (run, …)
-    ln_within: Tensor  # ln p(S), of the instances around their mean (run, …); zero for one instance
-    squares: Tensor | None = None  # S, their sum of squares (run, …, axis); None for one instance
-    ln_tau: Tensor | None = None  # the mean of ln τ, given S (run, …); None for one instance
-    is_gross: bool = False  # whether their scatter is one of LN_GROSS, and not of LN_SCATTER
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Items:
-        """Every tensor sent through ``function``."""
-        return map_tensors(self, function)
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """Items as they look if some of their instances are off: the others, and the density of all instances then."""
-
-    items: Items
-    ln_joint: Tensor  # ln p(item, these are off) (run, items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +182,10 @@ class Robust:
 
         One instance after the other, as it counts which of them is off, and not only how far they scatter.
         """
-        on_axes = self.project(instances.flatten(1, 2)).reshape(*instances.shape[:3], -1)
-        return (on_axes - self.project(instances.mean(2))[:, :, None]).flatten(2)
+        number = instances.shape[2]
+        on_axes = self.project(torch.cat([instances, instances.mean(2, keepdim=True)], 2).flatten(1, 2))
+        on_axes = on_axes.reshape(len(instances), -1, number + 1, on_axes.shape[-1])
+        return (on_axes[:, :, :number] - on_axes[:, :, number:]).flatten(2)
 
     def ln_lr(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -215,11 +195,8 @@ class Robust:
         ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances, ``scatter`` how these lie around them
         (`scatter_of`); left out, they are taken to agree perfectly.
         """
-        found = []
-        for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            same, different = over_views(model, x, y)
-            found.append(same.sub_(different))
-        return torch.cat(found)
+        same, different, _ = self._over_views(trace, ref, n_trace, n_ref, scatter)
+        return same.sub_(different)
 
     def ln_parts(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -241,36 +218,26 @@ class Robust:
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
-        similarity, typicality = [], []
-        for model, x, y in self._runs(trace, ref, n_trace, n_ref, scatter):
-            same, different = over_views(model, x, y)
-            ln_ref = ln_sum([view.ln_joint for view in y])[:, None]
-            similarity.append(same - ln_ref)
-            typicality.append(different - ln_ref)
-        return torch.cat(similarity), torch.cat(typicality)
+        same, different, ln_ref = self._over_views(trace, ref, n_trace, n_ref, scatter)
+        return same - ln_ref[:, None], different - ln_ref[:, None]
+
+    def _over_views(
+        self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """ln p(x, y | H1), ln p(x, y | H2) (run, traces, refs) and ln p(y) (run, refs)."""
+        found = [
+            (*over_views(model, x, y), y.ln_p) for model, x, y in self._groups(trace, ref, n_trace, n_ref, scatter)
+        ]
+        same, different, ln_ref = (each[0] if len(each) == 1 else torch.cat(each) for each in zip(*found, strict=True))
+        return same, different, ln_ref
 
     def ln_lr_given(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
-        number = self._n_axes()
-        if min(number) < self.projection.shape[-1]:
-            runs = self._runs(trace, ref, n_trace, n_ref, scatter)
-            return torch.cat([model._ln_lr_of_views(x, y) for model, x, y in runs])
-        return self._ln_lr_of_views(*self._sides(trace, ref, n_trace, n_ref, scatter))
-
-    def _ln_lr_of_views(self, views_x: list[View], views_y: list[View]) -> Tensor:
-        """ln LR of given pairs, whose items come in views."""
-        same, different = [], []
-        for of_x in views_x:
-            for of_y in views_y:
-                x, y = of_x.items, of_y.items
-                z = (x.number * x.mean + y.number * y.mean) / (x.number + y.number)
-                weight = of_x.ln_joint + of_y.ln_joint - x.ln_p - y.ln_p
-                ln_h1, ln_h2 = self.ln_pair(x, y, self.ln_seen_with(z, x.number + y.number))
-                same.append(ln_h1 + weight)
-                different.append(ln_h2 + weight)
-        return ln_sum(same) - ln_sum(different)
+        sides = self._groups(trace, ref, n_trace, n_ref, scatter)
+        same, different = zip(*(of_given_pairs(model, x, y) for model, x, y in sides), strict=True)
+        return torch.cat(same) - torch.cat(different)
 
     def ln_lr_pairs(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -280,10 +247,8 @@ class Robust:
         The model of some axes is the model with the other axes integrated out. So with LR_k of the first k axes, the share
         ln LR_k − ln LR_{k−1} is the ln LR of axis k given those before it, the ones that separate sources better.
         """
-        total = []
-        for k in range(1, self.projection.shape[-1] + 1):
-            some = _first_axes(scatter, n_trace, n_ref, k)
-            total.append(self._of_first_axes(k).ln_lr_given(trace, ref, n_trace, n_ref, some))
+        number = range(1, self.projection.shape[-1] + 1)
+        total = [self._of_first_axes(k).ln_lr_given(trace, ref, n_trace, n_ref, scatter) for k in number]
         return torch.diff(torch.stack(total, -1), dim=-1, prepend=torch.zeros_like(total[0][..., None]))
 
     def _of_first_axes(self, k: int) -> Robust:
@@ -292,177 +257,245 @@ class Robust:
         centres, var = self.population.centres[..., :k], self.population.var[..., :k]
         return replace(self, **own, population=replace(self.population, centres=centres, var=var))
 
-    def _n_axes(self) -> list[int]:
-        """The number of axes of every run: those that a run was filled up with have no direction."""
-        return self.projection.abs().sum(1).gt(0).sum(-1).tolist()
+    @kept
+    def _same_axes(self) -> tuple[tuple[slice, Robust], ...]:
+        """The model as it is, if all runs have all axes; otherwise one run after the other, with the axes that it has.
 
-    def _sides(
+        Axes that a run was filled up with have no direction.
+        """
+        number = self.projection.abs().sum(1).gt(0).sum(-1).tolist()
+        if min(number) == self.projection.shape[-1]:
+            return ((slice(None), self),)
+        return tuple((slice(i, i + 1), take_runs(self, [i])._of_first_axes(k)) for i, k in enumerate(number))
+
+    @kept
+    def by_run(self) -> tuple[Robust, ...]:
+        """The models of all runs, each by itself."""
+        return (self,) if len(self.centre) == 1 else tuple(take_runs(self, [run]) for run in range(len(self.centre)))
+
+    def _groups(
         self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
-    ) -> tuple[list[View], list[View]]:
-        """Both sides on the axes, in all views."""
+    ) -> Iterator[tuple[Robust, Views, Views]]:
+        """Both sides on the axes, in all views, with the model: of all runs at once, if they have the same axes."""
         of_x, of_y = (None, None) if scatter is None else (scatter.trace, scatter.ref)
-        sides = (trace, n_trace, of_x), (ref, n_ref, of_y)
-        x, y = (self.views(self.project(mean), number, scattered) for mean, number, scattered in sides)
-        return x, y
+        for runs, model in self._same_axes:
+            x, y = (
+                model.views(model.project(mean[runs]), number, scattered if scattered is None else scattered[runs])
+                for mean, number, scattered in ((trace, n_trace, of_x), (ref, n_ref, of_y))
+            )
+            yield model, x, y
 
-    def _runs(
-        self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
-    ) -> Iterator[tuple[Robust, list[View], list[View]]]:
-        """The model of one run after the other, with both sides."""
-        for run in range(len(self.centre)):
-            one, pick = take_runs(self, [run])._of_first_axes(self._n_axes()[run]), slice(run, run + 1)
-            some = scatter and replace(scatter, trace=scatter.trace[pick], ref=scatter.ref[pick])
-            some = _first_axes(some, n_trace, n_ref, one.projection.shape[-1])
-            yield one, *one._sides(trace[pick], ref[pick], n_trace, n_ref, some)
+    def ln_seen_with(self, points: Tensor, number: Number) -> Tensor:
+        """ln f_q at means (run, points, axis) of so many instances, all or each, for every scatter: (run, scatter, points)."""
+        taus = self._once("scatters", lambda: self._tensor(LN_SCATTER).exp()[:, None])
+        return self._ln_seen(points, taus / number)
 
-    def ln_seen_with(self, points: Tensor, number: int, density: Density | None = None) -> Tensor:
-        """ln f_q at means of so many instances (run, points, axis), for every scatter: (run, scatter, points)."""
-        density = density or self.population.ln_density
-        return torch.stack([density(points, math.exp(u) * self.var_within / number) for u in LN_SCATTER], 1)
+    def _ln_seen(self, points: Tensor, share: Tensor) -> Tensor:
+        """ln f at points (run, points, axis) with an error of so many w (node, 1 or points): (run, node, points)."""
+        nodes, n = len(share), points.shape[1]
+        error = (share[..., None] * self.var_within[:, None]).expand(-1, -1, n, -1).flatten(1, 2)
+        each = points[:, None].expand(-1, nodes, -1, -1).flatten(1, 2)
+        return self.population.ln_density(each, error).reshape(len(points), nodes, n)
 
-    def items(self, mean: Tensor, density: Density | None = None) -> Items:
-        """Items of one instance, on the axes; ``density`` is that of the population, or the same with a gradient."""
-        at_means = self.ln_seen_with(mean, 1, density)
-        ln_f = ln_weighted_sum(at_means, self._ln_weights(False))
-        return Items(1, mean, self._along(mean), ln_f, self._ln_single(mean, ln_f), torch.zeros_like(ln_f))
+    def _tensor(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=self.var_within.dtype, device=self.var_within.device)
 
-    def views(self, mean: Tensor, number: int = 1, scatter: Tensor | None = None) -> list[View]:
+    def items(self, mean: Tensor) -> Items:
+        """Items of one instance, on the axes."""
+        ln_f = ln_weighted_sum(self.ln_seen_with(mean, 1), self._ln_usual_weights)
+        return Items(1, mean, self._along(mean), ln_f, self.ln_single(mean, ln_f), torch.zeros_like(ln_f))
+
+    def views(self, mean: Tensor, number: int = 1, scatter: Tensor | None = None) -> Views:
         """Items on the axes in all views: means (run, items, axis) of ``number`` instances, and `scatter_of` them.
 
         The first view has all instances. Of two or more, some may be off together; which, is told by the item alone. Ordered
-        along the direction in which they scatter most, these are the first r of them or the last.
+        along the direction in which they scatter most, these are the first r of them or the last. A scatter may have more
+        axes than the model.
         """
         if number == 1:
-            items = self.items(mean)
-            return [View(items, items.ln_p)]
-        if scatter is None:
-            scatter = mean.new_zeros((*mean.shape[:-1], number * mean.shape[-1]))
-        w = self.var_within
-        values = mean[..., None, :] + scatter.reshape(*scatter.shape[:-1], number, mean.shape[-1])
-        around = values - values.mean(-2, keepdim=True)
-        scaled = (around * w.rsqrt()[..., None, :]).detach()
-        order = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1].argsort(-1)
-        values, around = (t.take_along_dim(order[..., None], -2) for t in (values, around))
-        gross = self.tails.contamination[..., 0] / 2
-        usual, one, spike = (t[..., 0] * (1 - gross) for t in self.tails.chances(2 * number - 2))
-        views = [self._several(values), self._several(values, is_gross=True)]
-        joint = [usual.log() + views[0].ln_p, gross.log() + views[1].ln_p]
-        shared, total = self._shared(number - 1), (around**2 / w[..., None, :]).sum((-1, -2))
-        partial_sums = around.cumsum(-2)
-        for r in range(1, number):
-            known, moved = r * (1 - r / number), partial_sums[..., r - 1, :]
-            off = torch.logaddexp(
-                one.log() + shared.ln_one_off(total, (moved**2 / w).sum(-1), known),
-                spike.log() + shared.ln_spikes(total, _first(self._along(moved)), known),
+            items = self.items(mean).map(lambda t: t[:, :, None])
+            return Views(replace(items, number=(1,), is_gross=(False,)), items.ln_p)
+        values = mean[..., None, :].expand(-1, -1, number, -1)
+        if scatter is not None:
+            values = (
+                values + scatter.reshape(*scatter.shape[:2], number, scatter.shape[2] // number)[..., : mean.shape[-1]]
             )
-            for rest in (values[..., r:, :], values[..., :r, :]):  # the first r are off, or the others are
-                items = self._several(rest) if rest.shape[-2] > 1 else self.items(rest[..., 0, :])
-                views.append(items)
-                joint.append(off + items.ln_f)
-        return [View(items, ln) for items, ln in zip(views, joint, strict=True)]
+        scaled = (values - values.mean(-2, keepdim=True)) * self._rsqrt_within[:, :, None]
+        with torch.no_grad():
+            order = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1:].argsort(-2)
+        values, scaled = (t.take_along_dim(order, -2) for t in (values, scaled))
+        table = ways_to_see(number, mean.dtype, mean.device)
+        items = self._in_views(values, table)
 
-    def _several(self, values: Tensor, *, is_gross: bool = False) -> Items:
-        """Items of two or more instances (run, items, instance, axis), none of them off."""
-        number, w = values.shape[-2], self.var_within
-        mean = values.mean(-2)
-        squares = ((values - mean[..., None, :]) ** 2).sum(-2)
-        nodes = LN_GROSS if is_gross else LN_SCATTER
-        ln_weights = self._ln_weights(is_gross)
-        scales = torch.cat([math.exp(u) * w for u in nodes], 1)
-        at_means = torch.stack([self.population.ln_density(mean, math.exp(u) * w / number) for u in nodes], 1)
-        terms = ln_student(_first(squares), scales, self.tails.nu, number - 1)
-        ln_f, ln_within, ln_p = (ln_weighted_sum(each, ln_weights) for each in (at_means, terms, terms + at_means))
-        posterior = (ln_weights[..., None] + terms).softmax(1)
-        ln_tau = torch.tensor(nodes, dtype=w.dtype, device=w.device) @ posterior
-        return Items(number, mean, self._along(mean), ln_f, ln_p, ln_within, squares, ln_tau, is_gross)
+        gross = self.tails.contamination / 2
+        ln_usual, ln_one, ln_spike = self._once(
+            ("views", number), lambda: [(t * (1 - gross)).log() for t in self.tails.chances(2 * number - 2)]
+        )
+        shared = self._shared(number - 1)
+        moved = scaled.cumsum(-2)[..., :-1, :]  # (run, items, r, axis)
+        total = (scaled**2).sum((-1, -2))[..., None].expand(moved.shape[:-1])
+        unit = 2 * self.tails.scatter_shape
+        spiked = self._offsets.spiked(total, _first(moved @ self.directions.mT[:, None]), table.known, unit)
+        contaminated = self._offsets.contaminated(total, (moved**2).sum(-1), table.known, unit)
+        off = torch.logaddexp(
+            ln_one + shared.ln_one_off(contaminated, total.shape), ln_spike + shared.ln_spikes(spiked, total.shape)
+        )
+        whole = [ln_usual + items.ln_p[..., :1], gross.log() + items.ln_p[..., 1:2]]
+        return Views(items, torch.cat([*whole, off[..., table.off] + items.ln_f[..., 2:]], -1))
 
-    def _ln_weights(self, is_gross: bool) -> Tensor:
-        """ln ω of the scatters of an item (run, node)."""
-        if is_gross:
-            return torch.full_like(self.var_within[:, 0, :1], -math.log(len(LN_GROSS))).expand(-1, len(LN_GROSS))
-        return self._ln_usual_weights
+    def _in_views(self, values: Tensor, table: WaysToSee) -> Items:
+        """Items of two or more instances (run, items, instance, axis), in order, in all views."""
+        mean = (table.is_kept @ values) / table.count[:, None]
+        squares = (((values[:, :, None] - mean[..., None, :]) ** 2) * table.is_kept[..., None]).sum(-2)
+        n_items, n_views = mean.shape[1:3]
+        ln_weights, factor, power, constant = self._once(table, lambda: self._law_of_squares(table))
+        share = (table.ln_tau.exp() / table.count).repeat(1, n_items)
+        at_means = self._ln_seen(mean.flatten(1, 2), share).reshape(len(mean), len(table.ln_tau), n_items, n_views)
+        terms = constant + power * ln_products([_first(squares)], [factor])[0]
+        ln_f, ln_within, ln_p = (ln_weighted_sum(t, ln_weights) for t in (at_means, terms, terms + at_means))
+        ln_tau = ((ln_weights + terms).softmax(1) * table.ln_tau[:, None]).sum(1)
+        # A single instance, the last two views have, may be off itself, and tells nothing of its scatter.
+        alone = self.ln_single(mean[:, :, -2:].flatten(1, 2), ln_f[..., -2:].flatten(1)).reshape(len(mean), n_items, 2)
+        ln_p = torch.cat([ln_p[..., :-2], alone], -1)
+        ln_tau = torch.cat([ln_tau[..., :-2], torch.zeros_like(alone)], -1)
+        along = self._along(mean.flatten(1, 2)).reshape(len(mean), n_items, n_views, self.directions.shape[1])
+        return Items(table.numbers, mean, along, ln_f, ln_p, ln_within, squares, ln_tau, table.is_gross)
 
-    @cached_property
+    def _law_of_squares(self, table: WaysToSee) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of the instances that a view keeps: ln ω, 1/ντw, and what their Student-t law has for power and constant.
+
+        All are (run, node, 1, view) but for the second, which is (run, node, axis, 1, view).
+        """
+        w, nu, contrasts = self.var_within[..., None, None], self.tails.nu[..., None], table.count - 1
+        scales = table.ln_tau.exp()[:, None, None] * w  # (run, node, axis, 1, view)
+        ln_scale = contrasts * scales.log().sum(2)
+        law = student_law(nu, contrasts, ln_scale, w.shape[2])
+        return self._ln_weights_of_all[:, table.weight][:, :, None], 1 / (nu[..., None] * scales), *law
+
+    @kept
     def _ln_usual_weights(self) -> Tensor:
+        """ln ω of the scatters of an item (run, node)."""
         return ln_scatter_weights(self.tails.scatter_shape)
 
-    @cached_property
-    def _ln_mean_weights(self) -> Tensor:
-        return ln_mean_scatter_weights(self.tails.scatter_shape)
+    @kept
+    def _ln_weights_of_all(self) -> Tensor:
+        """ln ω of the usual scatters, of gross ones and of the mean of two; one, and none: (run, place)."""
+        usual = self._ln_usual_weights
+        gross = torch.full_like(usual[:, :1], -math.log(len(LN_GROSS))).expand(-1, len(LN_GROSS))
+        one, none = torch.zeros_like(usual[:, :1]), torch.full_like(usual[:, :1], -math.inf)
+        return torch.cat([usual, gross, ln_mean_scatter_weights(self.tails.scatter_shape), one, none], 1)
 
-    def _ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
+    def ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
         """ln p(x) of single instances (run, points, axis), from ln f(x) (run, points)."""
-        usual, one, spike = (t[..., 0] for t in self.tails.chances(1))
-        return ln_sum([usual.log() + ln_f, one.log() + self._ln_far(points), spike.log() + self._ln_spiked(points)])
+        usual, one, spike = self._once("single", lambda: [t[..., 0].log() for t in self.tails.chances(1)])
+        square = points**2
+        return ln_sum([usual + ln_f, one + self._ln_far(square), spike + self._ln_spiked(points, square)])
 
-    def _ln_far(self, points: Tensor) -> Tensor:
-        """Where contaminated instances lie: the background, seen with their variance."""
-        var, w = self.population.var, self.var_within
-        terms = [ln_background(points, var + (2 * s - 1) * w) for s in OFF_SCALES]
-        return ln_sum(terms) - math.log(len(terms))
+    def _ln_far(self, square: Tensor) -> Tensor:
+        """Where contaminated instances lie: the background, seen with their variance; from x² (run, points, axis)."""
+        inverse, at_zero = self._once("far", self._law_of_far)
+        power = 0.5 * (FREEDOM + square.shape[-1])
+        return ln_sum_exp(at_zero[:, None] - power * torch.log1p(square @ inverse), -1) - math.log(len(OFF_SCALES))
 
-    def _ln_spiked(self, points: Tensor) -> Tensor:
+    def _law_of_far(self) -> tuple[Tensor, Tensor]:
+        scales = self._tensor([2 * s - 1 for s in OFF_SCALES])[:, None]
+        return _background(self.population.var + scales * self.var_within)
+
+    def _ln_spiked(self, points: Tensor, square: Tensor) -> Tensor:
         """Where instances with a spike lie: the background, seen with the variance 1 + k u_f u_fᵀ of any feature."""
+        inverse, at_zero, directions, shares, ln_spread = self._once("spiked", self._law_of_spiked)
+        left = (square @ inverse)[..., None] - (points @ directions).square()[
+            :, :, None
+        ] * shares  # (run, points, k, feature)
+        terms = -0.5 * (ln_spread + (FREEDOM + points.shape[-1]) * torch.log1p(left.clamp_min(0.0)))
+        return at_zero + ln_sum_exp(terms.flatten(2), -1) - math.log(terms.shape[2] * terms.shape[3])
+
+    def _law_of_spiked(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """1/3λ and ln of the background at zero; what takes a point to its features; k/3(1 + k |u|²) and ln(1 + k |u|²)."""
         total = self.population.var + self.var_within
         directions = self.directions * self.var_within.sqrt()
-        along = (points / total) @ directions.mT  # (run, points, feature)
-        length2 = (directions**2 / total).sum(-1)[:, None]  # (run, 1, feature)
-        square = (points**2 / total).sum(-1, keepdim=True)
-        n_features, n_axes = directions.shape[1:]
-        terms = []
-        for scale in SPIKE_SCALES:
-            k = 2 * (scale - 1)
-            spread = 1 + k * length2
-            left = (square - along**2 * (k / spread)).clamp_min(0.0)
-            terms.append(-0.5 * (spread.log() + (FREEDOM + n_axes) * torch.log1p(left / FREEDOM)))
-        at_zero = ln_background(torch.zeros_like(points[:, :1]), total)
-        return at_zero + torch.logsumexp(torch.cat(terms, -1), -1) - math.log(len(terms) * n_features)
+        k = 2 * (self._tensor(SPIKE_SCALES)[:, None] - 1)
+        spread = 1 + k * (directions**2 / total).sum(-1)[:, None]  # (run, k, feature)
+        shares = (k / spread / FREEDOM)[:, None]
+        return *_background(total), (directions / total).mT, shares, spread.log()[:, None]
 
     def ln_pair(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, Tensor]:
         """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
         ln_h1, ln_mates = self.ln_related(x, y, at_means)
-        shape = (-1, *(1,) * (ln_h1.dim() - 1))
-        related = self.how_related
-        ln_ways = [rho.reshape(shape).log() for rho in related.unbind(-1)]
-        ln_apart = torch.log1p(-related.sum(-1)).reshape(shape) + x.ln_p + y.ln_p
-        return ln_h1, ln_sum([ln_apart, *(a + b for a, b in zip(ln_ways, ln_mates, strict=True))])
+        related = self._once(
+            "ways", lambda: torch.cat([self.how_related, 1 - self.how_related.sum(-1, keepdim=True)], -1).log()
+        )
+        *ln_ways, ln_apart = (ln_rho.reshape(-1, *(1,) * (ln_h1.dim() - 1)) for ln_rho in related.unbind(-1))
+        terms = (a + b for a, b in zip(ln_ways, ln_mates, strict=True))
+        return ln_h1, ln_sum([ln_apart + x.ln_p + y.ln_p, *terms])
 
-    def ln_related(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `WAYS`."""
-        tails, w, m, n = self.tails, self.var_within, x.number, y.number
-        together, contrasts = 1 / m + 1 / n, m + n - 1
-        apart2 = _apart(x.mean, y.mean).square_()  # δ² (run, axis, …)
-        shape = (-1, *(1,) * (apart2.dim() - 2))
-        delta2 = (w.reciprocal() @ apart2.flatten(2)).reshape(-1, *apart2.shape[2:])
-        q, within = delta2 / together, None
+    def apart(self, x: Tensor, y: Tensor) -> Apart:
+        """How far single instances (run, pairs, axis) are apart: all that the scalars change of it is its unit."""
+        of_x, of_y = (Items(1, t, self._along(t), t[..., 0], t[..., 0], t[..., 0]) for t in (x, y))
+        return self._of_pairs(of_x, of_y, torch.ones_like(self.tails.nu))
+
+    def _of_pairs(self, x: Items, y: Items, unit: Tensor) -> Apart:
+        """How far items are apart, of pairs of any arrangement; what is left of that is divided by a unit (run, 1, 1)."""
+        numbers, w = Numbers.of(x, y), self.var_within
+        together, known = numbers.together, numbers.known
+        squares = _apart(x.mean, y.mean).square_()  # δ² (run, axis, …)
+        delta2 = (w.reciprocal() @ squares.flatten(2)).reshape(-1, *squares.shape[2:])
+        q, within = delta2 * known, None
         scattered = [_first(side.squares) for side in (x, y) if side.squares is not None]
         if scattered:
-            per_axis = w.mT.reshape(*w.shape[::2], *(1,) * len(shape[1:]))
-            within = reduce(torch.add, [(squares / per_axis).sum(1) for squares in scattered])  # Σ (S_x + S_y)/w
+            per_axis = w.mT.reshape(*w.shape[::2], *(1,) * (squares.dim() - 2))
+            within = reduce(torch.add, [(s / per_axis).sum(1) for s in scattered])  # Σ (S_x + S_y)/w
             q = q + within
-        # A density of contrasts is one of δ and the contrasts of each item: they differ by this constant.
-        ln_unit = -0.5 * w.shape[-1] * math.log(together)
+        if isinstance(together, Tensor):
+            along = _apart(x.along, y.along) * known
+        else:
+            along = _apart(x.along / together, y.along / together)
+        return Apart(
+            squares,
+            self._offsets.contaminated(q, delta2 * known**2, known, unit),
+            self._offsets.spiked(q, along, known, unit),
+            within,
+        )
 
-        clean = self._ln_clean(x, y, apart2, at_means)
+    def ln_related(
+        self, x: Items, y: Items, at_means: Tensor, apart: Apart | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `WAYS`.
+
+        ``apart`` is what `apart` says of the pairs, in units of 2α, where it is known already.
+        """
+        if apart is None:
+            apart = self._of_pairs(x, y, 2 * self.tails.scatter_shape)
+        numbers, n_axes, shape = Numbers.of(x, y), self.var_within.shape[-1], (len(at_means), *at_means.shape[2:])
+        m, n = numbers.m, numbers.n
+        ones = (-1, *(1,) * (len(shape) - 1))
         # An offset that all instances of an item share is rarely an error: the more rarely, the more instances there are.
-        share_x, share_y = SHARED_BY_ANOTHER ** (m - 1), SHARED_BY_ANOTHER ** (n - 1)
-        usual, one, spike = (t.reshape(shape) for t in tails.chances(share_x + share_y))
-        shared, known = self._shared(contrasts), 1 / together
-        spikes = shared.ln_spikes(q, _apart(x.along / together, y.along / together), known)
-        off = torch.logaddexp(one.log() + shared.ln_one_off(q, delta2 / together**2, known), spike.log() + spikes)
-        ln_f = torch.logaddexp(x.ln_f, y.ln_f)
-        elsewhere = ln_f + math.log(share_x)
-        if share_x != share_y:
-            elsewhere = torch.logaddexp(math.log(share_x) + y.ln_f, math.log(share_y) + x.ln_f)
+        shares = [SHARED_BY_ANOTHER ** (k - 1) for k in (m, n)]
+        contrasts, ln_unit, ln_share_x, ln_share_y, usual, one, spike = self._once(
+            ("numbers", numbers, len(ones)),
+            lambda: (
+                m + n - 1,
+                # A density of contrasts is one of δ and the contrasts of each item: they differ by this constant.
+                -0.5 * n_axes * _ln(numbers.together),
+                *map(_ln, shares),
+                *(t.log() for t in self.tails.chances(sum(shares), ones)),
+            ),
+        )
+        clean = self._ln_clean(x, y, apart.squares, at_means)
+        shared = self._shared(contrasts, numbers)
+        spikes = shared.ln_spikes(apart.spiked, shape)
+        off = torch.logaddexp(one + shared.ln_one_off(apart.contaminated, shape), spike + spikes)
+        elsewhere = torch.logaddexp(ln_share_x + y.ln_f, ln_share_y + x.ln_f)
+        ln_f = torch.logaddexp(x.ln_f, y.ln_f) if apart.within is not None else elsewhere
         ln_within = x.ln_within + y.ln_within
-        if within is not None:
+        if apart.within is not None:
             # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
-            of_squares = self._shared(contrasts - 1).ln_density(within)
+            of_squares = self._shared(contrasts - 1, (numbers, "squares")).ln_density(apart.within)
             off, spikes = off - of_squares, spikes - of_squares
-        ln_h1 = torch.logaddexp(usual.log() + clean, off + elsewhere) + ln_unit + ln_within
+        ln_h1 = torch.logaddexp(usual + clean, off + elsewhere) + ln_unit + ln_within
 
-        at_mean = ln_weighted_sum(at_means, self._ln_weights(False))
-        batches = self._ln_batches(x, y, apart2)
+        at_mean = ln_weighted_sum(at_means, self._ln_usual_weights)
+        batches = self._ln_batches(x, y, apart.squares)
         variant = spikes + ln_f + (ln_unit - math.log(2))
         return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches.unbind(1)), ln_within + variant]
 
@@ -471,83 +504,127 @@ class Robust:
 
         Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
         """
-        nu, w = self.tails.nu, self.var_within
-        var = torch.cat([j * self.var_related for j in BATCH_SCALES], 1)  # (run, scale, axis)
-        if x.ln_tau is None and y.ln_tau is None:
-            return ln_student(apart2, w * (1 / x.number + 1 / y.number) + var, nu, 1)
+        numbers, nu, w = Numbers.of(x, y), self.tails.nu, self.var_within
+        if x.ln_tau is None and y.ln_tau is None and not isinstance(numbers.m, Tensor):
+            return ln_student(
+                apart2, w * numbers.together + self._tensor(BATCH_SCALES)[:, None] * self.var_related, nu, 1
+            )
+        dim = apart2.dim()
+        factors, power, constant = self._once(("batches", dim), lambda: self._law_of_batches(dim))
         taus = [torch.zeros_like(side.ln_p) if side.ln_tau is None else side.ln_tau for side in (x, y)]
-        within = taus[0].exp() / x.number + taus[1].exp() / y.number
+        within = taus[0].exp() / numbers.m + taus[1].exp() / numbers.n
         within = within[:, None].expand(-1, w.shape[-1], *[-1] * (apart2.dim() - 2))
         # With the variance v = (1 + τ w/jλ) jλ of δ, the density is ∏ v^ν/2 (v + δ²/ν)^−(ν+1)/2, up to a constant.
-        ln_total, ln_var = ln_products([within, apart2], [w / var, 1 / (nu * var)])
+        if not isinstance(numbers.m, Tensor):
+            factors = [factor.flatten(2) for factor in factors]
+        ln_total, ln_var = ln_products([within, apart2], factors)
         assert ln_var is not None
-        nu, ln_scale = (t.reshape(*t.shape[:2], *(1,) * (apart2.dim() - 2)) for t in (nu[..., 0], var.log().sum(-1)))
+        return constant + power * ln_var - (power + 0.5) * ln_total
+
+    def _law_of_batches(self, dim: int) -> tuple[list[Tensor], Tensor, Tensor]:
+        """w/jλ and 1/νjλ, ν/2 and the constant of the law of δ: (run, scale, …) each, for pairs (run, axis, …) of so many
+        dimensions.
+        """
+        nu, w, ones = self.tails.nu, self.var_within, (1,) * (dim - 2)
+        var = self._tensor(BATCH_SCALES)[:, None] * self.var_related  # (run, scale, axis)
+        factors = [t.reshape(*t.shape, *ones) for t in (w / var, 1 / (nu * var))]
+        nu, ln_scale = (t.reshape(*t.shape[:2], *ones) for t in (nu[..., 0], var.log().sum(-1)))
         constant = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
-        return w.shape[-1] * constant + 0.5 * (nu * ln_var - (nu + 1) * ln_total - ln_scale)
+        return factors, 0.5 * nu, w.shape[-1] * constant - 0.5 * ln_scale
 
     def _ln_clean(self, x: Items, y: Items, apart2: Tensor, at_means: Tensor) -> Tensor:
         """ln of the density of δ and mean of two items of one source, none off, given how each scatters around its mean.
 
         The items scatter with τ_x and τ_y; ``apart2`` is δ² (run, axis, …).
         """
-        tails, w, m, n = self.tails, self.var_within, x.number, y.number
-        if m == n == 1:
-            terms = ln_student(apart2, 2 * self._scatters(), tails.nu, 1)
-            return ln_weighted_sum(terms.add_(at_means), self._ln_mean_weights) + 0.5 * w.shape[-1] * math.log(2)
-        u = torch.tensor(LN_SCATTER, dtype=w.dtype, device=w.device)
-        gross = torch.tensor(LN_GROSS, dtype=w.dtype, device=w.device)
-        of_x, of_y = (gross if side.is_gross else u for side in (x, y))
-        ln_x, ln_y = (t.flatten() for t in torch.meshgrid(of_x, of_y, indexing="ij"))  # of all pairs of scatters
-        ln_weights = (self._ln_weights(x.is_gross)[:, :, None] + self._ln_weights(y.is_gross)[:, None]).flatten(1)
-        parts: list[Tensor] = []
-        scales: list[Tensor] = []
-        ln_scale = (m + n - 2) * w.log().sum(-1)
-        for side, ln_tau in ((x, ln_x), (y, ln_y)):
-            if side.squares is not None:
-                parts.append(_first(side.squares))
-                scales.append(ln_tau.exp()[:, None] * w)
-                ln_scale = ln_scale + (side.number - 1) * w.shape[-1] * ln_tau
-        var = ln_x.exp() / m + ln_y.exp() / n  # of δ
-        ln_all, ln_within = ln_products([*parts, apart2], [1 / (tails.nu * v) for v in (*scales, var[:, None] * w)])
-        assert ln_within is not None
-        within = of_products(ln_within, tails.nu, m + n - 2, ln_scale, w.shape[-1])
-        ln_scale = ln_scale + w.log().sum(-1) + w.shape[-1] * (var / (1 / m + 1 / n)).log()
-        terms = of_products(ln_all, tails.nu, m + n - 1, ln_scale, w.shape[-1])
-        of_mean = ((m + n) / (m / ln_x.exp() + n / ln_y.exp())).log()
-        nearest = (of_mean[:, None] - u).abs().argmin(-1).tolist()
-        for node, q in enumerate(nearest):
-            terms[:, node] += at_means[:, q]
-        return ln_weighted_sum(terms, ln_weights) - ln_weighted_sum(within, ln_weights)
+        numbers = Numbers.of(x, y)
+        which = tuple(side.squares is not None for side in (x, y))
+        ln_weights, factors, of_all, of_squares = self._once(
+            ("clean", numbers, which, at_means.dim()), lambda: self._law_of_clean(numbers, which, at_means.dim())
+        )
+        parts = [_first(side.squares) for side in (x, y) if side.squares is not None]
+        ln_all, ln_squares = ln_products([*parts, apart2], factors)
+        ln_within: Tensor | float = 0.0
+        if ln_squares is not None:
+            ln_within = ln_weighted_sum(_scaled(ln_squares, *of_squares), ln_weights)
+        terms = _scaled(ln_all, *of_all)
+        if numbers.nearest.dim() > 1:
+            nearest = numbers.nearest.reshape(1, -1, *(1,) * (at_means.dim() - 4), *numbers.nearest.shape[1:])
+            terms = terms + at_means.take_along_dim(nearest, 1)
+        elif len(numbers.nearest) == len(LN_SCATTER):
+            terms.add_(at_means)
+        else:
+            for node, q in enumerate(numbers.nearest.tolist()):
+                terms[:, node] += at_means[:, q]
+        return ln_weighted_sum(terms, ln_weights) - ln_within
 
-    def _scatters(self) -> Tensor:
-        """τ_q w (run, scatter, axis)."""
-        return torch.cat([math.exp(u) * self.var_within for u in LN_SCATTER], 1)
+    def _law_of_clean(
+        self, numbers: Numbers, has_squares: tuple[bool, ...], dim: int
+    ) -> tuple[Tensor, list[Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Of pairs (run, node, …) of so many dimensions: ln ω of pairs of scatters, 1/ντw of the squares of both items and of
+        δ², and powers and constants of the Student-t laws of all contrasts, and of those of each item.
+        """
+        w, nu, m, n = self.var_within, self.tails.nu, numbers.m, numbers.n
+        n_axes, views = w.shape[-1], numbers.tau_x.dim() - 1
+        middle = (1,) * (dim - 2 - views)
 
-    def _shared(self, contrasts: int) -> SharedTail:
-        if contrasts not in self._shared_tails:
-            tails, ln_within = self.tails, self.var_within.log().sum((-1, -2))
-            self._shared_tails[contrasts] = SharedTail(
-                tails.scatter_shape, tails.second_spike, ln_within, self.directions, contrasts
-            )
-        return self._shared_tails[contrasts]
+        def of_nodes(values: Tensor) -> Tensor:
+            """(…, node) or (…, node, view, view), with ones for the items before the views."""
+            at = values.dim() - views
+            return values.reshape(*values.shape[:at], *middle, *values.shape[at:])
+
+        ln_weights = of_nodes(
+            self._ln_weights_of_all[:, numbers.weight_x] + self._ln_weights_of_all[:, numbers.weight_y]
+        )
+        var = numbers.tau_x / m + numbers.tau_y / n  # of δ
+        sides = [
+            (tau, k) for tau, k, has in zip((numbers.tau_x, numbers.tau_y), (m, n), has_squares, strict=True) if has
+        ]
+        if views:
+            per_axis = (nu * w).reshape(len(w), 1, n_axes, *middle, *(1,) * views)
+            factors = [1 / (of_nodes(tau)[:, None] * per_axis) for tau in (*(tau for tau, _ in sides), var)]
+        else:
+            factors = [1 / (tau[:, None] * nu * w) for tau in (*(tau for tau, _ in sides), var)]
+        nu, ln_w = (t.reshape(-1, *(1,) * (dim - 1)) for t in (nu, w.log().sum(-1)))
+        ln_scale = (m + n - 2) * ln_w
+        for tau, k in sides:
+            ln_scale = ln_scale + of_nodes((k - 1) * n_axes * tau.log())
+        of_squares = student_law(nu, m + n - 2, ln_scale, n_axes)
+        ln_scale = ln_scale + ln_w + of_nodes(n_axes * (var / (1 / m + 1 / n)).log())
+        return ln_weights, factors, student_law(nu, m + n - 1, ln_scale, n_axes), of_squares
+
+    def _shared(self, contrasts: Number, key: object = None) -> SharedTail:
+        """The law of so many contrasts; where they differ, ``key`` tells which these are."""
+        tails, w = self.tails, self.var_within
+
+        def made() -> SharedTail:
+            ln_within = w.log().sum((-1, -2))
+            return SharedTail(tails.scatter_shape, tails.second_spike, ln_within, w.shape[-1], contrasts)
+
+        return self._once(("shared", contrasts if key is None else key), made)
+
+    def _once(self, key: object, make: Callable[[], T]) -> T:
+        """What is made of the model's scalars alone, kept by its name; see `kept`."""
+        if key not in self._made:
+            with torch.inference_mode(False):
+                self._made[key] = make()
+        return cast(T, self._made[key])
 
     @cached_property
-    def _shared_tails(self) -> dict[int, SharedTail]:
-        """Those that were asked for, by their contrasts."""
+    def _made(self) -> dict[object, object]:
         return {}
+
+    @kept
+    def _rsqrt_within(self) -> Tensor:
+        return self.var_within.rsqrt()
+
+    @cached_property
+    def _offsets(self) -> Offsets:
+        return Offsets(self.directions)
 
     def _along(self, points: Tensor) -> Tensor:
         """u_f · x/√w (run, …, feature)."""
-        return (points * self.var_within.rsqrt()) @ self.directions.mT
-
-
-def _first_axes(scatter: Scatter | None, n_trace: int, n_ref: int, k: int) -> Scatter | None:
-    """How instances lie around their mean on the first k axes, of all that a `Scatter` has."""
-    if scatter is None:
-        return None
-    sides = (scatter.trace, n_trace), (scatter.ref, n_ref)
-    of_x, of_y = (t.reshape(*t.shape[:-1], number, -1)[..., :k].flatten(-2) for t, number in sides)
-    return replace(scatter, trace=of_x, ref=of_y)
+        return (points * self._rsqrt_within) @ self.directions.mT
 
 
 def _first(values: Tensor) -> Tensor:
@@ -559,3 +636,20 @@ def _apart(x: Tensor, y: Tensor) -> Tensor:
     """x − y of items (run, …, axis), with the axes first."""
     x, y = _first(x), _first(y)
     return torch.sub(x, y, out=room(*np.broadcast_shapes(x.shape, y.shape)))
+
+
+def _ln(value: Number) -> Number:
+    return value.log() if isinstance(value, Tensor) else math.log(value)
+
+
+def _scaled(logarithm: Tensor, power: Tensor, constant: Tensor) -> Tensor:
+    """power · logarithm + constant, in the place of the logarithm where no gradient needs it."""
+    return (logarithm * power if logarithm.requires_grad or power.requires_grad else logarithm.mul_(power)).add_(
+        constant
+    )
+
+
+def _background(total: Tensor) -> tuple[Tensor, Tensor]:
+    """1/3v (run, axis, scale) and ln of the background at zero (run, scale), of squared scales v (run, scale, axis)."""
+    at_zero = ln_background(torch.zeros_like(total), total)
+    return (1 / (FREEDOM * total)).mT, at_zero

@@ -7,12 +7,13 @@ it is their normal law, which is what many features and few sources ask for. The
 three degrees of freedom: it has room for sources far from all others, as a rare source must not be taken for a spoilt
 measurement of a common one. Seen with a normal error of variance v, every variance grows by v; of the background, λ does.
 
-For the fit of scalars only shift and variance V of the kernels change. With p_k the posterior of kernel k at a point x, and
+For the fit of scalars only shift c and variance V of the kernels change. With p_k the posterior of kernel k at a point x, and
 kernels at c μ_k,
 
-    ∂/∂V ln Σ_k w_k N(x; c μ_k, V) = ½ (Σ_k p_k (x − c μ_k)²/V − 1)/V,      ∂/∂c … = Σ_k p_k (x − c μ_k) μ_k / V,
+    ∂/∂V ln Σ_k w_k N(x; c μ_k, V) = ½ (Σ_k p_k (x − c μ_k)²/V − 1)/V,      ∂/∂c … = Σ_k p_k (x − c μ_k) μ_k / V.
 
-so a matrix product with (μ, μ²) beside the sum gives the gradient, and no (point, kernel) matrix has to be kept.
+All of it hangs on two scalars, h and the error. So a matrix product with μ, and with the two sums over axes of μ² that these
+ask for, beside the sum gives the gradient, and no (point, kernel) matrix has to be kept.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
 from lindley.models.blocks import at_a_time
+from lindley.models.robust.kept import kept
 
 __all__ = ["FREEDOM", "Half", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
 
@@ -35,8 +37,9 @@ NEGLIGIBLE = 35.0
 """Kernels below e^−35 of the background are left out where they cost time."""
 MOST_RATIO = 600.0
 """Up to e^600 times the background, a sum of exponentials whose products may underflow is precise beside it."""
-LEAST_EXPONENT = -80.0
-"""Terms below e^−80 of the largest count as that much: single precision has no room for less."""
+PER_LN2 = 1 / math.log(2)
+LEAST_EXPONENT = -115.0
+"""Terms below 2^−115 of the largest count as that much: single precision has no room for less."""
 TERMS = 1 << 22
 """Kernel terms held at a time when points are looked up: 32 MiB."""
 
@@ -63,20 +66,37 @@ class Population:
 
     def kernels(self) -> tuple[Tensor, Tensor]:
         """√(1 − h²), by which the centres are drawn in, and h² λ, the variance of a kernel."""
+        return self._kernels
+
+    @kept
+    def _kernels(self) -> tuple[Tensor, Tensor]:
         return (1 - self.width**2).sqrt(), self.width**2 * self.var
 
     def ln_density(self, points: Tensor, error: Tensor) -> Tensor:
-        """ln f(points) with an error of variance ``error`` (run, 1, axis): (run, points)."""
+        """ln f(points) with an error of variance ``error`` (run, 1 or points, axis): (run, points)."""
         block = max(1, at_a_time(TERMS, points) // (self.centres.shape[0] * self.centres.shape[1]))
-        return torch.cat([self._ln_density(p, error) for p in torch.split(points, block, dim=1)], 1)
+        if points.shape[1] <= block:
+            return self._ln_density(points, error)
+        each = zip(*(torch.split(t, block, 1) for t in (points, error.expand_as(points))), strict=True)
+        return torch.cat([self._ln_density(*some) for some in each], 1)
 
     def _ln_density(self, points: Tensor, error: Tensor) -> Tensor:
-        shift, var = self.kernels()
-        total, centres = var + error, shift * self.centres
-        exponent = (points / total) @ centres.mT
-        exponent = exponent + (self.ln_weights - 0.5 * (centres**2 / total).sum(-1))[..., None, :]
-        kernels = torch.logsumexp(exponent, -1) - 0.5 * (points**2 / total + total.log() + LN_2PI).sum(-1)
+        total = self.kernels()[1] + error
+        scaled, inverse = points / total, (1 / total).expand_as(points)
+        exponent = torch.baddbmm(self.ln_weights[:, None], torch.cat([scaled, inverse], -1), self._linear)
+        if exponent.requires_grad:
+            kernels = torch.logsumexp(exponent, -1)
+        else:
+            top = exponent.amax(-1, keepdim=True)
+            kernels = exponent.sub_(top).exp_().sum(-1).log_().add_(top[..., 0])
+        kernels = kernels - 0.5 * ((points * scaled).sum(-1) + (total.log() + LN_2PI).sum(-1))
         return self._mixture(kernels, ln_background(points, self.var + error))
+
+    @kept
+    def _linear(self) -> Tensor:
+        """What the exponent of a kernel is linear in, (run, 2 axes, kernel): with x/V and 1/V it is c μ·x/V − ½ c² μ²·1/V."""
+        centres = self.kernels()[0] * self.centres
+        return torch.cat([centres, -0.5 * centres**2], -1).mT.contiguous()
 
     def half(self, points: Tensor, error: Tensor) -> Half:
         """One half of points x + y that are seen with an error of variance ``error``: x or y (run, items, axis)."""
@@ -128,66 +148,85 @@ class Population:
 
 
 def ln_background(points: Tensor, total: Tensor) -> Tensor:
-    """ln t₃(points; 0, total) of points (run, points, axis) and squared scales (run, 1, axis): (run, points)."""
+    """ln t₃(points; 0, total) of points (run, points, axis) and squared scales (run, 1 or points, axis): (run, points)."""
     return _ln_student((points**2 / total).sum(-1), total)
 
 
 def _ln_student(squares: Tensor, total: Tensor) -> Tensor:
-    """From Σ x²/total (run, …) and the squared scales (run, 1, axis)."""
+    """From Σ x²/total (run, points, …) and the squared scales (run, 1 or points, axis)."""
     n_axes = total.shape[-1]
     constant = (
         math.lgamma((FREEDOM + n_axes) / 2) - math.lgamma(FREEDOM / 2) - 0.5 * n_axes * math.log(FREEDOM * math.pi)
     )
-    ln_scales = 0.5 * total.log().sum(-1).reshape(-1, *(1,) * (squares.dim() - 1))
+    ln_scales = 0.5 * total.log().sum(-1)
+    ln_scales = ln_scales.reshape(*ln_scales.shape, *(1,) * (squares.dim() - 2))
     ln_power = torch.log1p(squares / FREEDOM) * (-0.5 * (FREEDOM + n_axes))
     return ln_power.add_(constant - ln_scales)
 
 
 class _LnKernelSum(torch.autograd.Function):
-    """Exponents in double precision, their exponentials in single: a relative error of some 1e-7 at twice the speed."""
+    """Exponents in double precision, their exponentials in single: a relative error of some 1e-7 at a third of the time.
+
+    Exponentials are powers of two, which torch has faster than those of e.
+    """
 
     @staticmethod
-    def forward(ctx: Any, points: Tensor, shift: Tensor, var: Tensor, centres: Tensor, ln_weights: Tensor) -> Tensor:
-        n_axes = points.shape[-1]
-        value, slope, slide = (
-            points.new_empty(points.shape[:2]),
-            torch.empty_like(points),
-            points.new_empty(points.shape[:2]),
-        )
-        exponent = points.new_empty((points.shape[1], centres.shape[1]))
+    def forward(ctx: Any, points: Tensor, width: Tensor, error: Tensor, law: Population, with_slopes: bool) -> Tensor:
+        n_nodes, n_points = error.shape[1], points.shape[1]
+        value, by_width, by_error = (points.new_empty((len(points), n_nodes, n_points)) for _ in range(3))
+        exponent = points.new_empty((law.centres.shape[1], n_points))
         terms = torch.empty_like(exponent, dtype=torch.float32)
         for i in range(len(points)):
-            x, mu = points[i] * var[i].rsqrt(), shift[i] * centres[i] * var[i].rsqrt()
-            torch.addmm(ln_weights[i] - 0.5 * (mu**2).sum(-1), x, mu.T, out=exponent)
-            top = exponent.amax(1, keepdim=True)
-            terms.copy_(exponent.sub_(top)).clamp_min_(LEAST_EXPONENT).exp_()
-            moments = terms @ torch.cat([torch.ones_like(mu[:, :1]), mu, mu**2], 1).float()
-            total = moments[:, :1].double()
-            first, second = moments[:, 1 : n_axes + 1] / total, moments[:, n_axes + 1 :] / total
-            value[i] = (top + total.log())[:, 0] - 0.5 * ((x**2).sum(-1) + (var[i].log() + LN_2PI).sum())
-            slope[i] = 0.5 * (second - 2 * x * first + x**2 - 1) / var[i]
-            slide[i] = (x * first - second).sum(-1) / shift[i, 0]
-        ctx.save_for_backward(slope, slide)
+            h, lam = width[i, 0, 0], law.var[i, 0]
+            x = torch.cat([points[i].T, torch.ones_like(points[i, None, :, 0])])  # (axis and one, point)
+            mu = (1 - h**2).sqrt() * law.centres[i]
+            x2, mu2, of_mu = x[:-1] ** 2, mu**2, mu.T.float()
+            drawn_in = -h / (1 - h**2)  # d ln √(1 − h²) / dh
+            for q in range(n_nodes):
+                inverse = 1 / (h**2 * lam + error[i, q])  # 1/V (axis,)
+                own = law.ln_weights[i] - 0.5 * (mu2 @ inverse)
+                torch.mm(torch.cat([mu * inverse, own[:, None]], 1).mul_(PER_LN2), x, out=exponent)
+                top = exponent.amax(0)
+                terms.copy_(exponent.sub_(top)).clamp_min_(LEAST_EXPONENT).exp2_()
+                constant = 0.5 * (inverse @ x2 - (inverse.log() - LN_2PI).sum())
+                if not with_slopes:
+                    value[i, q] = (top + terms.sum(0).double().log2()) / PER_LN2 - constant
+                    continue
+                by_h = 2 * h * lam * inverse  # of ln V, by h; by the error it is 1/V
+                rates = torch.stack([by_h, inverse]) * inverse
+                less = torch.stack([drawn_in * inverse, torch.zeros_like(inverse)])
+                squared = (0.5 * rates - less) @ mu2.T  # (2, kernel)
+                moments = torch.cat([torch.ones_like(squared[:1]), squared]).float()
+                moments = torch.cat([moments, of_mu]) @ terms
+                sums = moments[0].double()
+                value[i, q] = (top + sums.log2()) / PER_LN2 - constant
+                crossed = (moments[3:] / moments[0]).double().mul_(x[:-1])
+                slopes = torch.addmm(moments[1:3] / sums, less - rates, crossed).addmm_(rates, x2, alpha=0.5)
+                by_width[i, q], by_error[i, q] = slopes - 0.5 * torch.stack([by_h, inverse]).sum(-1, keepdim=True)
+        ctx.save_for_backward(by_width, by_error)
         return value
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor, None, None]:
-        slope, slide = ctx.saved_tensors
-        by_var = (grads[0][..., None] * slope).sum(1, keepdim=True)
-        return None, (grads[0] * slide).sum(1)[:, None, None], by_var, None, None
+        by_width, by_error = ctx.saved_tensors
+        return None, (grads[0] * by_width).sum((1, 2))[:, None, None], (grads[0] * by_error).sum(-1), None, None
 
 
-def ln_kernel_sum(points: Tensor, shift: Tensor, var: Tensor, centres: Tensor, ln_weights: Tensor) -> Tensor:
-    """ln Σ_k w_k N(points; shift μ_k, var), (run, points).
+def ln_kernel_sum(law: Population, points: Tensor, width: Tensor, error: Tensor) -> Tensor:
+    """ln Σ_k w_k N(points; √(1−h²) μ_k, h² λ + error) for several errors (run, node), (run, node, points).
 
-    Gradients reach ``shift`` (run, 1, 1) and ``var`` (run, 1, axis) alone.
+    Gradients reach the ``width`` h (run, 1, 1) and the ``error`` alone.
     """
-    result: Tensor = _LnKernelSum.apply(points, shift, var, centres, ln_weights)  # type: ignore[no-untyped-call]
+    with_slopes = torch.is_grad_enabled() and (width.requires_grad or error.requires_grad)
+    result: Tensor = _LnKernelSum.apply(points, width, error, law, with_slopes)  # type: ignore[no-untyped-call]
     return result
 
 
-def ln_population(population: Population, points: Tensor, error: Tensor) -> Tensor:
-    """`Population.ln_density`, with gradients in its scalars and in ``error`` alone."""
-    shift, var = population.kernels()
-    kernels = ln_kernel_sum(points, shift, var + error, population.centres, population.ln_weights)
-    return population._mixture(kernels, ln_background(points, population.var + error))
+def ln_population(law: Population, points: Tensor, error: Tensor) -> Tensor:
+    """`Population.ln_density` for several errors (run, node), the same on all axes: (run, node, points).
+
+    Gradients reach its scalars and the errors alone.
+    """
+    total = law.var + error[..., None]  # (run, node, axis)
+    squares = (1 / total) @ (points**2).mT
+    return law._mixture(ln_kernel_sum(law, points, law.width, error), _ln_student(squares, total))

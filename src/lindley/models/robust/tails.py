@@ -34,18 +34,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lindley.models.blocks import pieces, room
+from lindley.models.robust.kept import kept
 
 __all__ = [
     "LN_GROSS",
     "LN_SCATTER",
     "OFF_SCALES",
     "SPIKE_SCALES",
+    "Left",
+    "Number",
+    "Offsets",
     "SharedTail",
     "Tails",
     "ln_mean_scatter_weights",
@@ -53,8 +58,9 @@ __all__ = [
     "ln_scatter_weights",
     "ln_student",
     "ln_sum",
+    "ln_sum_exp",
     "ln_weighted_sum",
-    "of_products",
+    "student_law",
 ]
 
 LN_SCATTER = tuple(-1.4 + 1.1 * q for q in range(5))
@@ -71,6 +77,10 @@ LEAST = -1e300
 """In place of the logarithm of zero, where one is subtracted."""
 AXES_PER_LOGARITHM, LARGEST = 10, 1e28
 """Factors up to about `LARGEST` are multiplied for this many axes before a logarithm is taken: no overflow, few logarithms."""
+FEW = 1 << 12
+"""Numbers that are handled at once: what counts then are the operations, and not the passes over the memory."""
+Number = float | Tensor
+"""One of all pairs, or one of each (…): numbers of instances differ between views of one item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +95,12 @@ class Tails:
     spike: Tensor  # σ: half of it that a feature of an instance is off
     second_spike: Tensor  # κ, probability that a second one is off too
 
-    def chances(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
+    def chances(self, number: Number, shape: Sequence[int] = (-1, 1, 1)) -> tuple[Tensor, Tensor, Tensor]:
         """That all is as usual; that a given one of ``number`` instances is contaminated; and that it has a spike.
 
-        (run, 1, 1) each. At most one is off.
+        At most one is off. Each is of a ``shape`` (run, …) of ones, or of what it makes with the number.
         """
-        one, spike = self.contamination / 4, self.spike / 2
+        one, spike = self.contamination.reshape(shape) / 4, self.spike.reshape(shape) / 2
         usual = 1 - one - spike
         total = usual + number * (one + spike)
         return usual / total, one / total, spike / total
@@ -116,25 +126,34 @@ def ln_mean_scatter_weights(shape: Tensor) -> Tensor:
 def ln_student(squares: Tensor, scales: Tensor, nu: Tensor, contrasts: int) -> Tensor:
     """Σ_axis ln t_ν,m(squares; scale) of squares (run, axis, …), ν (run, 1, 1) and scales (run, node, axis): (run, node, …)."""
     logarithm, _ = ln_products([squares], [1 / (nu * scales)])
-    return of_products(logarithm, nu, contrasts, contrasts * scales.log().sum(-1), scales.shape[-1])
+    ones = (1,) * (logarithm.dim() - 2)
+    ln_scale = contrasts * scales.log().sum(-1)
+    power, constant = student_law(
+        nu.reshape(-1, 1, *ones), contrasts, ln_scale.reshape(*ln_scale.shape, *ones), scales.shape[-1]
+    )
+    return (logarithm * power if logarithm.requires_grad else logarithm.mul_(power)).add_(constant)
 
 
-def of_products(logarithm: Tensor, nu: Tensor, contrasts: int, ln_scale: Tensor, n_axes: int) -> Tensor:
-    """Σ_axis ln t_ν,m from Σ_axis ln(1 + D/νv), (run, node, …), which is used up.
+def student_law(nu: Tensor, contrasts: Number, ln_scale: Tensor, n_axes: int) -> tuple[Tensor, Tensor]:
+    """What Σ_axis ln(1 + D/νv) is multiplied by, and what is added, for Σ_axis ln t_ν,m(D; v).
 
-    ``ln_scale`` is Σ_axis ln of the product of the m scales of all contrasts (run, node).
+    ``ln_scale`` is Σ_axis ln of the product of the m scales of all contrasts.
     """
     one = torch.lgamma((nu + contrasts) / 2) - torch.lgamma(nu / 2) - 0.5 * contrasts * (nu * math.pi).log()
-    constant, power = n_axes * one[..., 0] - 0.5 * ln_scale, -0.5 * (nu + contrasts)[..., 0]
-    constant, power = (t.reshape(*t.shape, *(1,) * (logarithm.dim() - 2)) for t in (constant, power))
-    return (logarithm * power if logarithm.requires_grad else logarithm.mul_(power)).add_(constant)
+    return -0.5 * (nu + contrasts), n_axes * one - 0.5 * ln_scale
 
 
 def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
     """Σ_axis ln(1 + Σ_part square · factor) of all parts, and of all but the last, if there are: (run, node, …) each.
 
-    Squares are (run, axis, …) and factors (run, node, axis).
+    Squares are (run, axis, …) and factors (run, node, axis), or (run, node, axis, …) where those of pairs differ.
     """
+    if factors[-1].dim() > 3:
+        *fewer, last = (part[:, None] * factor for part, factor in zip(parts, factors, strict=True))
+        if not fewer:
+            return _ln_product(1 + last), None
+        of_fewer = reduce(torch.add, fewer) + 1
+        return _ln_product(of_fewer + last), _ln_product(of_fewer)
     ones = (1,) * (parts[0].dim() - 2)
     parts = [
         torch.minimum(part, (LARGEST / factor.amax(1)).reshape(*part.shape[:2], *ones))
@@ -142,6 +161,9 @@ def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Ten
         else part
         for part, factor in zip(parts, factors, strict=True)
     ]
+    if len(parts) == 1 and factors[0].requires_grad and not parts[0].requires_grad:
+        summed: Tensor = _LnFactors.apply(parts[0], factors[0])  # type: ignore[no-untyped-call]
+        return summed, None
     # In place takes one pass over the memory instead of three, for one run and without a gradient.
     in_place = len(factors[0]) == 1 and not any(t.requires_grad for t in (*parts, *factors))
     groups = pieces(parts[0].shape[1], AXES_PER_LOGARITHM)
@@ -152,6 +174,34 @@ def ln_products(parts: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Ten
     )
     assert ln_all is not None
     return ln_all, ln_fewer
+
+
+class _LnFactors(torch.autograd.Function):
+    """Σ_axis ln(1 + square · factor) with a gradient in the factors alone: that of a fit, whose squares are known."""
+
+    @staticmethod
+    def forward(ctx: Any, squares: Tensor, factors: Tensor) -> Tensor:
+        ctx.save_for_backward(squares, factors)
+        groups = pieces(squares.shape[1], AXES_PER_LOGARITHM)
+        return reduce(torch.add, [_products([squares], [factors], axes)[0].log_() for axes in groups])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        squares, factors = (t.flatten(2) for t in ctx.saved_tensors)
+        slope = grads[0].flatten(2)  # (run, node, pair)
+        found = torch.empty_like(factors)
+        for axis in range(factors.shape[-1]):
+            square, factor = squares[:, axis, None], factors[..., axis, None]
+            found[..., axis] = (square / torch.addcmul(torch.ones_like(square), square, factor)).mul_(slope).sum(-1)
+        return None, found
+
+
+def _ln_product(values: Tensor) -> Tensor:
+    """Σ_axis ln of values (run, node, axis, …), which are one or more."""
+    if values.requires_grad:
+        return values.log().sum(2)
+    groups = torch.split(values.clamp_max_(LARGEST), AXES_PER_LOGARITHM, 2)
+    return reduce(torch.add, [some.prod(2).log_() for some in groups])
 
 
 def _products(parts: Sequence[Tensor], factors: Sequence[Tensor], axes: slice) -> tuple[Tensor, Tensor | None]:
@@ -201,6 +251,9 @@ def ln_sum(terms: Sequence[Tensor]) -> Tensor:
     """ln Σ exp."""
     if len(terms) == 2:
         return torch.logaddexp(terms[0], terms[1])
+    if terms[0].numel() <= FEW:
+        shape = np.broadcast_shapes(*(term.shape for term in terms))
+        return ln_sum_exp(torch.stack([term.expand(shape) for term in terms]), 0)
     top = reduce(torch.maximum, terms).detach().clamp_min(LEAST)
     if any(term.requires_grad for term in terms):
         return top + reduce(torch.add, (torch.exp(term - top) for term in terms)).log()
@@ -210,13 +263,26 @@ def ln_sum(terms: Sequence[Tensor]) -> Tensor:
     return total.log_().add_(top)
 
 
+def ln_sum_exp(terms: Tensor, dim: int) -> Tensor:
+    """`torch.logsumexp`, which takes more operations; the terms are used up where no gradient needs them."""
+    if terms.requires_grad:
+        return torch.logsumexp(terms, dim)
+    top = terms.amax(dim, keepdim=True).clamp_min_(LEAST)
+    return terms.sub_(top).exp_().sum(dim).log_().add_(top.squeeze(dim))
+
+
 def ln_weighted_sum(terms: Tensor, ln_weights: Tensor) -> Tensor:
-    """ln Σ_q ω_q exp(term_q), (run, …), of terms (run, node, …) and ln ω (run, node)."""
-    ln_weights = ln_weights.reshape(*ln_weights.shape, *(1,) * (terms.dim() - 2))
+    """ln Σ_q ω_q exp(term_q), (run, …), of terms (run, node, …) and ln ω (run, node), or one of each term."""
+    if ln_weights.dim() == 2:
+        ln_weights = ln_weights.reshape(*ln_weights.shape, *(1,) * (terms.dim() - 2))
     terms = torch.add(terms, ln_weights, out=room(*terms.shape))
     top = terms.detach().amax(1).clamp_min_(LEAST)
     terms = terms - top[:, None] if terms.requires_grad else terms.sub_(top[:, None])
     return terms.exp_().sum(1).log_().add_(top)
+
+
+Left = tuple[Tensor, Tensor]
+"""What is left of sums of squares (run, term, pair) by something off, and the weights (run or 1, term, pair or 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,104 +292,210 @@ class SharedTail:
     shape: Tensor  # α (run, 1, 1)
     second_spike: Tensor  # κ (run, 1, 1)
     ln_within: Tensor  # Σ_axis ln w (run,)
-    directions: Tensor  # u_f (run, feature, axis), of length one, or less where axes are left out
-    contrasts: int  # m
+    n_axes: int
+    contrasts: Number  # m, of all pairs or of each (…)
 
     def ln_density(self, squares: Tensor) -> Tensor:
         """Of sums of squares Q (run, …)."""
-        alpha, power, constant = (t.reshape(-1, *(1,) * (squares.dim() - 1)) for t in self._law)
-        return constant - power * torch.log1p(squares / (2 * alpha))
+        power, constant = (self._of_pairs(t, squares.shape)[:, 0] for t in self._law)
+        unit = 2 * self.shape[..., 0]
+        return (constant - power * torch.log1p(squares.flatten(1) / unit)).reshape(squares.shape)
 
-    @cached_property
-    def _law(self) -> tuple[Tensor, Tensor, Tensor]:
-        """α, α + mp/2 and the logarithm of the density at zero, each (run, 1, 1)."""
-        alpha, half = self.shape, 0.5 * self.contrasts * self.directions.shape[-1]
+    @kept
+    def _law(self) -> tuple[Tensor, Tensor]:
+        """α + mp/2 and the logarithm of the density at zero, (run, 1, 1) or (run, …) each."""
+        half = 0.5 * self.n_axes * self.contrasts
+        ones = half.shape if isinstance(half, Tensor) else (1, 1)
+        alpha, ln_within = (t.reshape(-1, *(1,) * len(ones)) for t in (self.shape, self.ln_within))
         constant = torch.lgamma(alpha + half) - torch.lgamma(alpha) - half * (2 * math.pi * alpha).log()
-        return alpha, alpha + half, constant - 0.5 * self.contrasts * self.ln_within[:, None, None]
+        return alpha + half, constant - 0.5 * self.contrasts * ln_within
 
-    @cached_property
-    def _overlap(self) -> Tensor:
-        """u_f · u_g (run, feature, feature)."""
-        return self.directions @ self.directions.mT
+    def _of_pairs(self, value: Tensor, shape: Sequence[int]) -> Tensor:
+        """What may differ between pairs of a shape (run, …), as (run, 1, pair or 1)."""
+        return _of_pairs(value, shape) if isinstance(self.contrasts, Tensor) else value
 
-    def ln_one_off(self, squares: Tensor, deviation: Tensor, known: float) -> Tensor:
-        """One instance contaminated, from Q and C (run, …); ``known`` is γ."""
-        alpha, power, constant = self._law
-        squares, deviation, shape = squares.flatten(1)[:, None], deviation.flatten(1)[:, None], squares.shape
-        k = squares.new_tensor([2 * (s - 1) for s in OFF_SCALES])[:, None]
-        spread = 1 + k * known
-        memory = room(len(squares), len(k), squares.shape[-1])
-        left = torch.addcmul(1 + squares / (2 * alpha), deviation, k / spread / (2 * alpha), value=-1, out=memory)
-        left = left.clamp_min_(1.0)
-        ln_least = left.detach().amin(1, keepdim=True).log_()
-        weight = spread[:, 0] ** (-0.5 * self.directions.shape[-1]) / len(k)
-        density = (weight @ _powers(left, ln_least, power))[:, None]
-        return (density.log_() - power * ln_least).add_(constant).reshape(shape)
+    def ln_mixture(self, terms: Sequence[Left], shares: Sequence[Tensor | float], shape: Sequence[int]) -> Tensor:
+        """ln Σ_term share · weight · density, of pairs of a shape (run, …).
 
-    def ln_spikes(self, squares: Tensor, along: Tensor, known: float) -> Tensor:
-        """A feature or two of one instance off, from Q (run, …) and c_f (run, feature, …); ``known`` is γ."""
-        alpha, power, constant = self._law
-        along = along.flatten(2)
+        What is left is given in units of 2α, and used up; the last kind of terms has the least.
+        """
+        power, constant = (self._of_pairs(t, shape) for t in self._law)
+        logs = [left.log1p() if left.requires_grad else left.log1p_() for left, _ in terms]
+        ln_least = logs[-1].detach().amin(1, keepdim=True)
+        total: Tensor | None = None
+        for ln_left, (_, weight), share in zip(logs, terms, shares, strict=True):
+            if ln_left.requires_grad or power.requires_grad:
+                powers = torch.exp(power * (ln_least - ln_left))
+            else:
+                powers = torch.addcmul(power * ln_least, ln_left, power, value=-1, out=ln_left).exp_()
+            summed = weight.mT @ powers if weight.shape[-1] == 1 else (weight * powers).sum(1, keepdim=True)
+            total = share * summed if total is None else total + share * summed
+        assert total is not None
+        return (total.log() - power * ln_least + constant).reshape(shape)
+
+    def ln_one_off(self, terms: Left, shape: Sequence[int]) -> Tensor:
+        """One instance contaminated, from `Offsets.contaminated`."""
+        return self.ln_mixture([terms], [1.0], shape)
+
+    def ln_spikes(self, terms: Sequence[Left], shape: Sequence[int]) -> Tensor:
+        """A feature or two of one instance off, from `Offsets.spiked`."""
+        kappa = self.second_spike
+        return self.ln_mixture(terms, [1 - kappa, kappa] if len(terms) == 2 else [1.0], shape)
+
+
+def _of_pairs(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """What is given (run or 1, …) in the last dimensions of pairs of a shape (run, …), of each pair: (run or 1, 1, pair)."""
+    missing = (1,) * (len(shape) - value.dim())
+    return value.reshape(len(value), *missing, *value.shape[1:]).expand(-1, *shape[1:]).reshape(len(value), 1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """What is left of sums of squares if instances are off: everything of that which the scalars do not change.
+
+    Sums of squares, and what is left of them, may be in any unit: they are divided by ``unit`` on the way (run, 1, 1). γ, the
+    ``known``, is one of all pairs, or one of each (…), in the last dimensions of the pairs.
+    """
+
+    directions: Tensor  # u_f (run, feature, axis), of length one, or less where axes are left out
+
+    def contaminated(self, squares: Tensor, deviation: Tensor, known: Number, unit: Tensor) -> Left:
+        """One instance is, from Q and C (run, …)."""
+        law = self._law(known, squares.shape)
+        squares, deviation = ((t.flatten(1)[:, None] / unit) for t in (squares, deviation))
+        memory = room(len(squares), len(OFF_SCALES), squares.shape[-1])
+        left = torch.addcmul(squares, deviation, law.contaminated, value=-1, out=memory)
+        return left.clamp_min_(0.0), law.weight_contaminated
+
+    def spiked(self, squares: Tensor, along: Tensor, known: Number, unit: Tensor) -> list[Left]:
+        """A feature is off, and two are, if there are: from Q (run, …) and c_f (run, feature, …)."""
+        law = self._law(known, squares.shape)
+        along, squares = along.flatten(2), squares.flatten(1)[:, None] / unit
         runs, n, pairs = along.shape
-        unit, top = 2 * alpha * known, 1 + squares.flatten(1)[:, None] / (2 * alpha)  # (run, 1, pair)
         own = torch.mul(along, along, out=room(runs, n, pairs))
-        k = squares.new_tensor(SPIKE_SCALES).sub_(1)[:, None, None] * (2 * known)
-        det = 1 + k * self._overlap.diagonal(dim1=1, dim2=2)[:, None, :, None]  # (run, k, feature, 1)
-        share, weight = k / det / unit[:, None], det.rsqrt().flatten(1).div(n * len(k))[:, None]
-        singles = torch.addcmul(top[:, None], own[:, None], share, value=-1, out=room(runs, len(k), n, pairs))
-        singles = singles.clamp_min_(1.0).flatten(1, 2)
-        if n == 1:
-            ln_least = singles.detach().amin(1, keepdim=True).log_()
-            total = weight @ _powers(singles, ln_least, power)
-        else:
-            doubles, its_weight = self._two_off(top, along, own, unit, known)
-            ln_least = doubles.detach().amin(1, keepdim=True).log_()  # two explain more than each of them does
-            two = (_powers(doubles, ln_least, power) * its_weight).sum(1, keepdim=True) / (len(k) * n * (n - 1))
-            kappa = self.second_spike
-            total = (1 - kappa) * (weight @ _powers(singles, ln_least, power)) + kappa * two
-        return (total.log_() - power * ln_least).add_(constant).reshape(squares.shape)
+        memory = room(runs, len(SPIKE_SCALES), n, pairs)
+        left = torch.addcmul(squares[:, None], own[:, None], law.spiked / unit[:, None], value=-1, out=memory)
+        singles = left.clamp_min_(0.0).flatten(1, 2), law.weight_spiked
+        return [singles] if n == 1 else [singles, self._two_off(squares, along, own, law, unit)]
 
-    def _two_off(self, top: Tensor, along: Tensor, own: Tensor, unit: Tensor, known: float) -> tuple[Tensor, Tensor]:
-        """1 + Q/2α less what the two features explain that explain most, and det^−½: (run, k, pair) each.
+    def _two_off(self, squares: Tensor, along: Tensor, own: Tensor, law: _Known, unit: Tensor) -> Left:
+        """What the two features leave that explain most (run, k, pair), and the weight of that.
 
         Which features these are is marked by a one among zeros, so that what belongs to them is looked up by matrix products.
         """
-        k0 = 2 * known * (WORST_SCALE - 1)
-        overlap, length2 = self._overlap, self._overlap.diagonal(dim1=1, dim2=2)  # |u_f|² (run, feature)
-        share = k0 / (1 + k0 * length2)
-        number = torch.arange(along.shape[1], dtype=own.dtype, device=own.device)
-        first_of_equals, of_zeros = 1 - number * 2.0**-50, (number * -1e-300)[:, None]
+        n = along.shape[1]
         with torch.no_grad():
-            worst = torch.addcmul(of_zeros, own, (share * first_of_equals)[..., None], out=room(*own.shape))
+            worst = torch.addcmul(law.of_zeros, own, law.ranked, out=room(*own.shape))
             worst = _mark_largest(worst)
         its_own = torch.mul(worst, along, out=room(*own.shape))
-        others = torch.baddbmm(along, overlap * share[:, None], its_own, alpha=-1, out=room(*own.shape))
+        # What the others explain then, given the worst, which explains nothing more.
+        if law.tables is None:
+            looked_up = law.lengths @ worst
+            overlaps, its_length2 = looked_up[:, :-1], looked_up[:, -1:]
+            spread = 1 + law.k0 * its_length2
+            its_share, its_weight = law.k0 / spread, spread.rsqrt()
+            gain = (law.first_of_equals - worst) / (law.left_alone - its_share * overlaps**2)
+            its_along = its_own.sum(1, keepdim=True)
+            others = along - overlaps * (its_along * its_share)
+        else:
+            looked_up = torch.bmm(law.tables, worst, out=room(len(own), n + 2, own.shape[-1]))
+            gain, its_share, its_weight = looked_up[:, :-2], looked_up[:, -2:-1], looked_up[:, -1:]
+            its_along = its_own.sum(1, keepdim=True)
+            others = torch.baddbmm(along, law.shared, its_own, alpha=-1, out=room(*own.shape))
         others = others**2 if others.requires_grad else others.square_()
-        # What the others explain then, given the worst, which explains nothing more (run, other feature, worst feature).
-        gain = 1 / (1 / k0 + length2[..., None] - share[:, None] * overlap**2)
-        gain = gain * (first_of_equals[:, None] - torch.eye(len(number), dtype=own.dtype, device=own.device))
-        tables = torch.cat([gain, share[:, None], (1 + k0 * length2).rsqrt()[:, None]], 1)
-        looked_up = torch.bmm(tables, worst, out=room(len(own), len(number) + 2, own.shape[-1]))
-        gain, its_share, its_weight = looked_up[:, :-2], looked_up[:, -2:-1], looked_up[:, -1:]
         memory, more = room(*own.shape), room(*own.shape)
         with torch.no_grad():
-            second = torch.addcmul(torch.sub(of_zeros, worst, out=memory), others, gain, out=more)
+            second = torch.addcmul(torch.sub(law.of_zeros, worst, out=memory), others, gain, out=more)
             second = _mark_largest(second)
         its_gain, its_other = (torch.mul(second, t, out=memory).sum(1, keepdim=True) for t in (gain, others))
-        k = own.new_tensor(SPIKE_SCALES).sub_(1)[:, None] * (2 * known)
-        gain = 1 / (1 / its_gain + (1 / k - 1 / k0))  # k/(1 + k |u|²) of what is left of u
-        left = top - its_own.sum(1, keepdim=True) ** 2 * (its_share / unit)
-        left = torch.addcmul(left, its_other, gain / unit, value=-1).clamp_min_(1.0)
-        return left, (gain / k).sqrt() * its_weight
+        gain = 1 / (1 / its_gain + law.less_than_k0)  # k/(1 + k |u|²) of what is left of u
+        known = law.known * unit
+        left = squares - its_along**2 * (its_share / known)
+        left = torch.addcmul(left, its_other, gain / known, value=-1).clamp_min_(0.0)
+        return left, (gain * law.weight_second).sqrt() * its_weight
+
+    def _law(self, known: Number, shape: Sequence[int]) -> _Known:
+        """Of one γ, or of that of each of a few pairs, it is kept."""
+        if not isinstance(known, Tensor):
+            key: object = known
+        elif math.prod(shape) > FEW:
+            return self._known(_of_pairs(known[None], shape))
+        else:
+            key = id(known), tuple(shape[1:])
+        if key not in self._laws:
+            with torch.inference_mode(False):
+                law = self._known(_of_pairs(known[None], shape) if isinstance(known, Tensor) else known)
+            self._laws[key] = law, known  # while it is kept, no other has its number
+        return self._laws[key][0]
+
+    @cached_property
+    def _laws(self) -> dict[object, tuple[_Known, Number]]:
+        return {}
+
+    def _known(self, known: Number) -> _Known:
+        """Of γ, or of that of each pair (1, 1, pair)."""
+        directions, overlap = self.directions, self.directions @ self.directions.mT  # u_f · u_g (run, feature, feature)
+        n, length2 = (
+            directions.shape[1],
+            overlap.diagonal(dim1=1, dim2=2)[..., None].contiguous(),
+        )  # |u_f|² (run, feature, 1)
+        k = directions.new_tensor([2 * (s - 1) for s in OFF_SCALES])[:, None]
+        spread = (1 + k * known).expand(1, -1, -1)
+        weight = spread ** (-0.5 * directions.shape[-1]) / len(k)
+        spikes = directions.new_tensor(SPIKE_SCALES).sub_(1)[:, None, None] * (2 * known)
+        det = 1 + spikes * length2[:, None]  # (run, k, feature, pair or 1)
+        k0 = 2 * known * (WORST_SCALE - 1)
+        number = torch.arange(n, dtype=directions.dtype, device=directions.device)[:, None]
+        first_of_equals = 1 - number * 2.0**-50
+        share = k0 / (1 + k0 * length2)  # (run, feature, pair or 1)
+        second = directions.new_tensor(SPIKE_SCALES).sub_(1)[:, None] * (2 * known)
+        tables = None
+        if not isinstance(known, Tensor):
+            gain = 1 / (1 / k0 + length2 - share.mT * overlap**2)  # (run, other feature, worst feature)
+            gain = gain * (first_of_equals - torch.eye(n, dtype=overlap.dtype, device=overlap.device))
+            tables = torch.cat([gain, share.mT, (1 + k0 * length2).rsqrt().mT], 1)
+        return _Known(
+            known=known,
+            contaminated=k / spread,
+            weight_contaminated=weight,
+            spiked=spikes / det / known,
+            weight_spiked=det.rsqrt().flatten(1, 2).div(n * len(SPIKE_SCALES)),
+            k0=k0,
+            of_zeros=number * -1e-300,
+            first_of_equals=first_of_equals,
+            ranked=share * first_of_equals,
+            lengths=torch.cat([overlap, length2.mT], 1),
+            left_alone=1 / k0 + length2,
+            shared=overlap * share.mT if tables is not None else overlap,
+            tables=tables,
+            less_than_k0=1 / second - 1 / k0,
+            weight_second=1 / (second * (len(SPIKE_SCALES) * max(1, n * (n - 1))) ** 2),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What hangs on γ and on the directions of features alone; of all pairs, or of each (…, pair)."""
+
+    known: Number  # γ
+    contaminated: Tensor  # k/(1 + k γ) (1, k, …)
+    weight_contaminated: Tensor
+    spiked: Tensor  # k/(1 + k γ |u|²) (run, k, feature, …)
+    weight_spiked: Tensor  # (run, k × feature, …)
+    k0: Number  # k₀ γ
+    of_zeros: Tensor  # among features that explain nothing, the first is taken (feature, 1)
+    first_of_equals: Tensor  # and of those that explain as much as each other (feature, 1)
+    ranked: Tensor  # k₀ γ/(1 + k₀ γ |u|²), by which the worst is found (run, feature, …)
+    lengths: Tensor  # u_f · u_g, and |u_g|² below (run, feature + 1, feature)
+    left_alone: Tensor  # 1/k₀γ + |u|² (run, feature, …)
+    shared: Tensor  # what the worst explains of the others (run, other feature, worst feature)
+    tables: (
+        Tensor | None
+    )  # what the others explain then, and share and weight of the worst (run, feature + 2, worst feature)
+    less_than_k0: Tensor  # 1/kγ − 1/k₀γ (k, …)
+    weight_second: Tensor
 
 
 def _mark_largest(explained: Tensor) -> Tensor:
     """One at the largest of (run, feature, pair), zero elsewhere, in its place."""
     return explained.eq_(explained.amax(1, keepdim=True))
-
-
-def _powers(base: Tensor, ln_least: Tensor, power: Tensor) -> Tensor:
-    """(base/least)^−power, (run, …, pair); in the place of the base, where no gradient needs it."""
-    if base.requires_grad or power.requires_grad:
-        return torch.exp(power * (ln_least - base.log()))
-    return torch.addcmul(power * ln_least, base.log_(), power, value=-1, out=base).exp_()
