@@ -1,4 +1,4 @@
-"""Files of a bench: written whole or not at all, looked at while they come, and named so that no file system obeys them."""
+"""Files of a bench: written whole or not at all, and named without anything that a file system obeys."""
 
 from __future__ import annotations
 
