@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ from lindley.app.server import guarded
 
 PORT = 8760
 HOME = f"http://127.0.0.1:{PORT}"
+AXE = next(
+    (
+        path / "axe.min.js"
+        for path in map(Path, getattr(find_spec("axe_core_python"), "submodule_search_locations", ()))
+    ),
+    None,
+)
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -170,6 +178,22 @@ class Watched:
         self.home = started.home
         self.page.goto(started.address)
         self.page.wait_for_url(f"{self.home}/")
+
+    def obstacles(self) -> list[str]:
+        """What keeps people out of the page that is shown: axe-core's serious findings, a page wider than its window."""
+        if AXE is None:
+            pytest.skip("axe-core-python is not installed")
+        self.page.evaluate(AXE.read_text("utf-8"))
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations'], iframes: false})")["violations"]
+        told = [
+            f"{self.page.url}: {each['id']} ({each['impact']}): {node['html'][:200]}"
+            for each in found
+            for node in each["nodes"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        if self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+            told.append(f"{self.page.url}: wider than its window")
+        return told
 
     @property
     def outside(self) -> list[str]:

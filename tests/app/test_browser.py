@@ -65,7 +65,7 @@ def test_models_are_compared_cancelled_gone_on_with_and_reported(
     page.fill("#splits", "0")
     page.evaluate("document.querySelector('#splits').min = ''")
     page.dblclick("text=Start")  # two clicks, one answer
-    assert "from 1 to" in page.inner_text(".problem")
+    assert "from 1 to" in page.inner_text("main .problem")
     assert page.is_checked("#model-3")
     assert not page.is_checked("#model-1")
     page.fill("#splits", "150")

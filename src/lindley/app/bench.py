@@ -3,7 +3,7 @@
     tables/DIGEST/NAME      a table that was sent, and lindley.yaml beside it if its options were kept
     runs/NUMBER/            what 'lindley run' wrote
     systems/                what 'lindley train' wrote, and what was said of it
-    cases/                  what 'lindley case' wrote
+    cases/NUMBER-ID/        a case, and what 'lindley case' wrote (`lindley.app.cases`); tryout/ is the same for try-outs
     jobs/NUMBER/            what was done, how far it is, and what it printed
     bench.sqlite            what is relational of all this
 
@@ -15,8 +15,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import secrets
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,21 +22,18 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakValueDictionary
 
+from lindley.app import approvals
+from lindley.app.cases import Cases
 from lindley.app.database import Database
-from lindley.app.files import plain_file_name
+from lindley.app.files import ENDINGS, keep_sent, sent_table
 from lindley.app.jobs import Limits, Queue, now
 from lindley.app.reader import Reader
-from lindley.errors import LindleyError
-from lindley.limits import limit, limit_text
 
-__all__ = ["ENDINGS", "Bench", "Stored"]
+__all__ = ["Bench", "Stored"]
 
-FOLDERS = ("tables", "runs", "systems", "cases", "jobs")
-ENDINGS = (".xlsx", ".xlsm", ".csv", ".tsv", ".tab", ".txt")
-"""Of tables."""
+FOLDERS = ("tables", "runs", "systems", "cases", "tryout", "jobs")
 DIGITS = 16
 """Letters of a digest that name a folder."""
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -71,12 +66,15 @@ class Bench:
         self.queue = Queue(self.database, self.folder, limits)
         self.reader = reader or Reader()
         self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
+        self.cases = Cases(self)
         self.rebuild()
 
     def rebuild(self) -> None:
         """Fill a database that is empty from the files."""
         if self.database.one("SELECT id FROM jobs") is None:
             self.queue.rebuild()
+        approvals.rebuild(self)
+        self.cases.rebuild()
         for folder in sorted((self.folder / "tables").iterdir()):
             known = self.database.one("SELECT id FROM tables WHERE substr(sha256, 1, ?) = ?", DIGITS, folder.name)
             if known is None and folder.is_dir():
@@ -108,31 +106,13 @@ class Bench:
 
     def store(self, name: str, file: IO[bytes]) -> Stored:
         """Keep a file that was sent: under its digest, once, with its own name as far as a file system takes it."""
-        plain = plain_file_name(name)
-        if Path(plain).suffix.lower() not in ENDINGS:
-            raise LindleyError(f"{name[:100]}: this is no table that can be read. Give an Excel file (.xlsx) or CSV.")
-        digest, size, most = hashlib.sha256(), 0, limit("TABLE_MB") * 1_000_000
-        while block := file.read(BLOCK):
-            digest.update(block)
-            size += len(block)
-            if size > most:
-                raise LindleyError(f"{name[:100]} is too large: {limit_text('TABLE_MB')}.")
-        if not size:
-            raise LindleyError(f"{name[:100]} is empty. Save it again, and send it once more.")
-        sha256 = digest.hexdigest()
+        plain, sha256 = sent_table(name, file)
         known = self.database.one("SELECT * FROM tables WHERE sha256 = ?", sha256)
         if known is not None and self.path(self._stored(known).relative).is_file():
             return self._stored(known)
         folder = self.folder / "tables" / sha256[:DIGITS]
         folder.mkdir(exist_ok=True)
-        beside = folder / f".{secrets.token_hex(6)}.part"
-        file.seek(0)
-        try:
-            with open(beside, "wb") as copy:
-                shutil.copyfileobj(file, copy, BLOCK)
-            beside.replace(folder / plain)
-        finally:
-            beside.unlink(missing_ok=True)
+        keep_sent(file, folder / plain)
         return self._note(sha256, plain, name)
 
     def choose(self, number: int, reading: dict[str, Any]) -> None:

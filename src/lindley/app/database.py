@@ -51,6 +51,38 @@ CREATE TABLE IF NOT EXISTS once (
     place TEXT NOT NULL,               -- where its answer leads
     sent REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS systems (
+    id INTEGER PRIMARY KEY,
+    file TEXT NOT NULL UNIQUE,         -- its name in systems/
+    added TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS approvals (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    file TEXT NOT NULL,                -- of the system
+    sha256 TEXT NOT NULL,              -- of the bytes that were approved
+    what TEXT NOT NULL CHECK (what IN ('approved', 'withdrawn')),
+    who TEXT NOT NULL,
+    at TEXT NOT NULL,
+    why TEXT NOT NULL,
+    exception TEXT NOT NULL,           -- why it was approved although no validation passed
+    validation TEXT,                   -- the folder of its report
+    validation_sha256 TEXT,
+    verdict TEXT
+);
+CREATE TRIGGER IF NOT EXISTS approvals_stay BEFORE UPDATE ON approvals
+    BEGIN SELECT RAISE(ABORT, 'what was approved or withdrawn is not changed'); END;
+CREATE TRIGGER IF NOT EXISTS approvals_are_kept BEFORE DELETE ON approvals
+    BEGIN SELECT RAISE(ABORT, 'what was approved or withdrawn is not deleted'); END;
+CREATE TABLE IF NOT EXISTS cases (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a folder is named after it, and none twice
+    number TEXT NOT NULL,              -- as the laboratory counts
+    examiner TEXT NOT NULL,
+    folder TEXT NOT NULL,              -- in the bench's folder
+    added TEXT NOT NULL,
+    tryout INTEGER NOT NULL DEFAULT 0,
+    about TEXT NOT NULL DEFAULT '{}',  -- what is said of it, files, system, items, as JSON
+    job INTEGER                        -- that computes it; a draft has none
+);
 """
 FORGET_AFTER = 7 * 24 * 3600.0
 """Seconds for which a form that was sent is known."""

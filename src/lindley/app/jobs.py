@@ -301,7 +301,7 @@ class Queue:
             time.sleep(LOOK)
         progress = self.progress(number)
         if progress.status is not None:
-            done = progress.status == 0
+            done = progress.status in (0, 1)  # 1 is an answer too: a criterion fails; after an error it is 2
             self._end(number, "done" if done else "failed", "" if done else progress.error)
         elif number in self._cancelled:
             self._end(number, "cancelled", "")

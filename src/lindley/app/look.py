@@ -25,7 +25,7 @@ from lindley.table.table import Table, write_atomically
 from lindley.table.units import split_unit
 from lindley.table.workbook import read_once
 
-__all__ = ["keep", "look", "plan"]
+__all__ = ["column_names", "keep", "look", "plan", "settings_of", "told"]
 
 FIRST = 12
 """Rows that are always shown."""
@@ -60,7 +60,7 @@ def _look(described: DataConfig, purpose: Purpose) -> dict[str, Any]:
     header, parts = _header(path.name, rows, described), {}
     if header is not None:
         with suppress(LindleyError):
-            parts = column_parts(path, **_settings(described, purpose))
+            parts = column_parts(path, **settings_of(described, purpose))
     columns = _columns(rows, header, parts)
     return {
         "usable": table is not None,
@@ -70,7 +70,7 @@ def _look(described: DataConfig, purpose: Purpose) -> dict[str, Any]:
         "columns": columns[:WIDEST],
         "more_columns": max(0, len(columns) - WIDEST),
         **_shown_rows(rows, header, columns, findings),
-        "findings": [_told(finding) for finding in findings],
+        "findings": [told(finding) for finding in findings],
         "summary": None if table is None else _summary(table),
         "options": _listed(described),
         "kept": _kept(path),
@@ -122,7 +122,8 @@ def _kept(path: Path) -> str:
     return ""
 
 
-def _settings(described: DataConfig, purpose: Purpose) -> dict[str, Any]:
+def settings_of(described: DataConfig, purpose: Purpose) -> dict[str, Any]:
+    """How a table is read, by the names of `lindley.table.read_table`."""
     names = described.options()
     found = {name.removesuffix("_columns").removesuffix("_column"): getattr(described, name) for name in names}
     return {**found, "purpose": purpose}
@@ -133,6 +134,11 @@ def _header(file: str, rows: Sequence[Row], described: DataConfig) -> int | None
     with suppress(TableError, IndexError):
         return rows[find_header(file, rows, described.header_row, [])][0]
     return None
+
+
+def column_names(file: str, rows: Sequence[Row], described: DataConfig) -> list[str]:
+    """The names in the header, as they stand there; none if no row was taken for it."""
+    return [str(column["key"]) for column in _columns(rows, _header(file, rows, described), {})]
 
 
 def _columns(rows: Sequence[Row], header: int | None, parts: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -211,7 +217,8 @@ def _text(cell: object) -> str:
     return visible(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
-def _told(finding: Finding) -> dict[str, Any]:
+def told(finding: Finding) -> dict[str, Any]:
+    """A finding for a template."""
     return {
         "level": finding.level,
         "code": finding.code,

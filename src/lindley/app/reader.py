@@ -30,6 +30,17 @@ ANSWERS = {
     "look": "lindley.app.look:look",
     "keep": "lindley.app.look:keep",
     "plan": "lindley.app.look:plan",
+    "headers": "lindley.app.headers:headers",
+    "plan_training": "lindley.app.headers:plan_training",
+    "plan_validation": "lindley.app.headers:plan_validation",
+    "criteria": "lindley.app.headers:criteria",
+    "notes": "lindley.app.evidence:notes",
+    "evidence": "lindley.app.evidence:evidence",
+    "results": "lindley.app.evidence:results",
+    "review": "lindley.app.evidence:review",
+    "pdf": "lindley.app.evidence:pdf",
+    "log": "lindley.app.evidence:log_of_cases",
+    "try_out": "lindley.app.evidence:try_out",
 }
 """Questions by name. Whoever adds a page adds its own here."""
 PATIENCE = 120.0

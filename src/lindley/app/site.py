@@ -130,8 +130,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     """What a user can mend, and addresses that lead nowhere, as a page; in a part of a page, as a line of it."""
     status = error.status_code if isinstance(error, HTTPException) else 422
     said = error.detail if isinstance(error, HTTPException) else str(error)
-    if status == 404:
-        said = words(request)("There is no such page.")
+    said = words(request)("There is no such page." if status == 404 else said)
     if request.headers.get("hx-request") == "true":
         return HTMLResponse(part(request, "problem.html", problem=said), status)
     return page(request, "refused.html", status, problem=said)

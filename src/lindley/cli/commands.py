@@ -17,7 +17,7 @@ from lindley.cli.evaluate import evaluate
 from lindley.cli.events import tell
 from lindley.cli.experiment import Interrupted, compare, report, run, schema
 from lindley.cli.last_net import unforeseen
-from lindley.cli.records import log, verify
+from lindley.cli.records import log, review, verify
 from lindley.cli.system import info, keys, sign, train, update
 from lindley.cli.tables import check, data_app
 from lindley.errors import LindleyError
@@ -73,7 +73,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Feature-based likelihood ratios for forensic source comparison.",
 )
-for command in (check, run, report, compare, train, update, info, case, verify, log, evaluate, keys, sign, schema):
+for command in (
+    check,
+    run,
+    report,
+    compare,
+    train,
+    update,
+    info,
+    case,
+    verify,
+    review,
+    log,
+    evaluate,
+    keys,
+    sign,
+    schema,
+):
     app.command()(command)
 app.command("app")(bench)
 app.add_typer(data_app, name="data")

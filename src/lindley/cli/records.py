@@ -1,4 +1,4 @@
-"""What was written before, checked: ``verify`` computes reports again, ``log`` reads the log of cases."""
+"""What was written before: ``verify`` computes reports again, ``review`` signs them, ``log`` reads the log of cases."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 
 from lindley.cli.console import say, say_prose
 from lindley.errors import LindleyError
+from lindley.shown import visible
 
-__all__ = ["log", "verify"]
+__all__ = ["log", "review", "verify"]
 
 
 def verify(
@@ -41,6 +42,7 @@ def verify(
         _say_how_many(0, len(reports))
         raise typer.Exit(2)
 
+    from lindley.casework.review import read_review
     from lindley.pages.case_record import is_matrix, reports_in, verify_reports  # brings torch
     from lindley.pages.numerals import fixed
     from lindley.version import __version__
@@ -51,15 +53,19 @@ def verify(
         raise LindleyError("these are matrices, which cannot be verified themselves: name the reports of their pairs.")
     parted = 0
     for each in verify_reports(found, systems or ()):
-        parted += not each.same
-        if each.record is None or not each.same:
-            _say_not_verified(each.report, each.problems)
+        reviewed, doubt = read_review(each.report)
+        problems = [*each.problems, *filter(None, [doubt])]
+        parted += bool(problems)
+        if each.record is None or problems:
+            _say_not_verified(each.report, problems)
             continue
         written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
         say_prose(
             f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
             f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
         )
+        if reviewed is not None:
+            say_prose(f"  Reviewed by {visible(reviewed['reviewer'])}, {visible(reviewed['time'][:10])}.")
         if each.report.suffix.lower() == ".pdf":
             say_prose(
                 f"  This is of the report attached to the PDF. Compare what its pages say: {each.record.verbal.sentence}"
@@ -68,6 +74,29 @@ def verify(
         say_prose(f"{path}: a matrix, which is not verified itself: compare its LRs with those of the reports")
     _say_how_many(len(found) - parted, len(found))
     raise typer.Exit(2 if parted else 0)
+
+
+def review(
+    reports: Annotated[
+        list[Path], typer.Argument(help="Reports that 'lindley case --log' wrote and logged.", metavar="REPORT…")
+    ],
+    reviewer: Annotated[str, typer.Option(help="Who read them; not the examiner.")],
+    log: Annotated[
+        Path,
+        typer.Option(metavar="FILE", envvar="LINDLEY_LOG", help="The log that they are in; the review is added to it."),
+    ],
+    remark: Annotated[str, typer.Option(help="What the reviewer has to say.")] = "",
+) -> None:
+    """Put a second signature under reports: who read them, when, and which bytes.
+
+    It stands in the log, and beside each report as REPORT.review.json, where 'lindley verify' finds it. Names have no keys:
+    it is a statement, and no proof of who made it.
+    """
+    from lindley.casework.review import review_file, review_reports
+
+    review_reports(reports, reviewer, log, remark)
+    for path in reports:
+        say(f"{path}: reviewed, see {review_file(path).name}")
 
 
 def _say_not_verified(report: Path, problems: Iterable[str]) -> None:
@@ -103,6 +132,8 @@ def log(
     for problem in problems:
         say_prose(f"  • {problem}")
     number = "1 entry" if len(read.entries) == 1 else f"{len(read.entries)} entries"
+    if reviews := sum("reviewer" in entry for entry in read.entries):
+        number += ", 1 of them a review" if reviews == 1 else f", {reviews} of them reviews"
     say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
     say(f"Last entry: {read.last}")
     say_prose("            Keep it elsewhere: --holds tells later whether it is still there.")
