@@ -27,6 +27,7 @@ def test_a_table_is_sent_seen_and_read_otherwise(
     watched = Watched(browser, start(), width)
     page = watched.page
     page.click("text=Tables >> nth=0")
+    page.wait_for_selector("html.js")  # a test is quicker than a person
     page.set_input_files("#file", tmp_path / "glass <b>.xlsx")  # is sent at once
     page.wait_for_selector(".cells")
     assert page.inner_text("h1") == "glass <b>.xlsx"
@@ -55,6 +56,7 @@ def test_models_are_compared_cancelled_gone_on_with_and_reported(
     watched = Watched(browser, started)
     page = watched.page
     page.goto(f"{watched.home}/tables")
+    page.wait_for_selector("html.js")
     page.set_input_files("#file", tmp_path / "glass.csv")
     page.wait_for_selector(".verdict.pass")
     page.click("text=Compare models on it")

@@ -111,7 +111,9 @@ def test_a_bench_is_open_once(start: Callable[..., Started]) -> None:
     again = lindley("app", "--folder", started.folder, "--no-browser")
     assert again.status == 2
     assert "is open already" in again.err
-    taken = lindley("app", "--folder", started.folder.with_name("other"), "--no-browser", "--port", started.home[-4:])
+    taken = lindley(
+        "app", "--folder", started.folder.with_name("other"), "--no-browser", "--port", started.home.rpartition(":")[2]
+    )
     assert taken.status == 2
     assert "cannot be used" in taken.err
 
