@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from typing import Any
 
@@ -122,6 +123,25 @@ def test_a_header_that_lies_is_shown_as_text_or_left_out(tmp_path: Any) -> None:
         path.write_bytes(len(changed).to_bytes(8, "little") + changed + data[8 + length :])
         (told,) = headers([str(path)])
         assert told["error"] or told["rows"] in (None, 120)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes there only")
+def test_files_with_odd_names_hide_no_other(client: Client) -> None:
+    systems = client.bench.folder / "systems"
+    whole = (GOLDEN / "robust.safetensors").read_bytes()
+    for name in ("\udcff", "a\nb", "<script>alert(1)<", "x" * 200, "-x", "..."):
+        (systems / f"{name}.safetensors").write_bytes(whole)
+    (systems / "folder.safetensors").mkdir()
+    (systems / "nowhere.safetensors").symlink_to("/nowhere")
+    shown = client.get("/systems").text
+    assert "<script>alert" not in shown
+    names = {each.file for each in approvals.systems(client.bench)}
+    assert names == {f"{name}.safetensors" for name in ("a\nb", "<script>alert(1)<", "x" * 200, "-x")}
+    for each in approvals.systems(client.bench):
+        assert client.get(f"/systems/{each.id}").status_code == 200
+        said = {"seen": each.sha256, "who": "A", "why": "b", "exception": "c"}
+        assert client.submit(f"/systems/{each.id}/approve", **said).status_code == 303
+    assert len(approvals.approved(client.bench)) == 4
 
 
 @pytest.mark.usefixtures("still")

@@ -122,7 +122,8 @@ class System:
 
 def systems(bench: Bench) -> list[System]:
     """All system files of the bench, the latest first: those that jobs trained, and those that somebody put there."""
-    found = {path.name for path in (bench.folder / "systems").glob(f"*{ENDING}") if not path.name.startswith(".")}
+    names = (path.name for path in (bench.folder / "systems").glob(f"*{ENDING}"))
+    found = {name for name in names if not name.startswith(".") and _can_be_written(name)}
     known = {row["file"] for row in bench.database.all("SELECT file FROM systems")}
     for name in sorted(found - known):
         with bench.database.change() as database:
@@ -278,6 +279,14 @@ def _system(bench: Bench, row: dict[str, Any]) -> System | None:
     entries = [Entry(**{column: each[column] for column in COLUMNS}) for each in listed]
     beside = _beside(bench.folder / "systems" / name)
     return System(row["id"], name, digest, tuple(entries), beside != entries)
+
+
+def _can_be_written(name: str) -> bool:
+    """Whether a name is text at all: on some systems a file can be called by bytes that are none."""
+    with suppress(UnicodeEncodeError):
+        name.encode("utf-8")
+        return True
+    return False
 
 
 def _place(bench: Bench, file: str) -> Path:
