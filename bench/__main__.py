@@ -15,18 +15,27 @@ from typing import Any
 
 import torch
 
-from bench import beside_lir, growth, large, memory, same_batches, scoring, tables, training
+from bench import beside_lir, growth, memory, same_batches, scoring, tables, training
 from bench.machine import describe
 from bench.plan import FULL, PATIENT, QUICK, Plan
 
 LAYOUT = 1
+
+
+def _large(plan: Plan) -> dict[str, Any]:
+    """Of whole systems, which want more than torch, NumPy and SciPy."""
+    from bench import large
+
+    return large.measure(plan)
+
+
 SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "training": training.measure,
     "scoring": scoring.measure,
     "lir": beside_lir.measure,
     "memory": memory.measure,
     "growth": growth.measure,
-    "large": large.measure,
+    "large": _large,
     "paper": training.measure_paper,
     "curves": same_batches.measure,
 }
