@@ -168,6 +168,7 @@ class Watched:
 
     def __init__(self, browser: Any, started: Started, width: int = 1280) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": 900})
+        self.context.set_default_timeout(120_000)  # of a busy machine; nobody waits for it where things work
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.requests: list[str] = []

@@ -80,9 +80,9 @@ def test_models_are_compared_cancelled_gone_on_with_and_reported(
     other = Watched(browser, started)  # a second browser, and the first is closed
     page.close()
     other.page.goto(f"{other.home}/compare/1")
-    other.page.wait_for_selector("iframe.report", timeout=60_000)
+    other.page.wait_for_selector("iframe.report", timeout=120_000)
     report = other.page.frame_locator("iframe.report")
-    report.locator("#result .plot .main-svg").first.wait_for(timeout=20_000)
+    report.locator("#result .plot .main-svg").first.wait_for()
     answer = other.page.request.get(f"{other.home}/compare/1/report")
     assert "sandbox allow-scripts" in answer.headers["content-security-policy"]
     assert "allow-same-origin" not in answer.headers["content-security-policy"]

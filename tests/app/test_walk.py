@@ -26,8 +26,15 @@ DROP = """([selector, name, content]) => {
 }"""
 
 
+def settle(page: Any) -> None:
+    """Wait until the page is the last one of a double click, with its scripts at work: a test is quicker than a person."""
+    page.wait_for_load_state("networkidle")
+    page.wait_for_selector("html.js")
+
+
 def drop(page: Any, selector: str, name: str, content: bytes) -> None:
     """Drop a file, as from the desktop."""
+    settle(page)
     page.evaluate(DROP, [selector, name, base64.b64encode(content).decode()])
 
 
@@ -121,6 +128,7 @@ def test_from_a_table_to_a_verified_report(browser: Any, start: Callable[..., St
     page.click("#trace >> text=Read them so")
     page.wait_for_selector("#trace .file td.num")
     assert "Run 3" in page.inner_text("#trace .file")
+    settle(page)
     page.set_input_files("#ref-file", {"name": "W1.csv", "mimeType": "text/csv", "buffer": csv_bytes(
         [["K39 [mg/kg]", "Ti49 [mg/kg]", "Mn55 [mg/kg]"], *(row[1:] for row in windows[3:6])]
     )})  # fmt: skip
