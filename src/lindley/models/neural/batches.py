@@ -70,7 +70,7 @@ def _slots(n: Sequence[int], n_parts: int) -> list[tuple[Tensor, Tensor]]:
         size = int((edges[:, b + 1] - edges[:, b]).max())
         positions = edges[:, b, None] + np.arange(size)
         there = positions < edges[:, b + 1, None]
-        # What is not there repeats the first of the batch, which changes nothing in a store of instances.
+        # What is not there repeats the first of the batch, and weighs nothing.
         inside = np.where(there, positions, edges[:, b, None])
         slots.append((torch.from_numpy(inside), torch.from_numpy(there)))
     return slots
