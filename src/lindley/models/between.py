@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.blocks import at_a_time, pieces
+from lindley.models.exponentials import exp_, ln_sum_exp
 
 __all__ = ["LN_2PI", "AxisLaw", "Between", "KernelBetween", "NormalBetween", "Scatter", "coupled", "ln_sum_of_products"]
 
@@ -289,9 +290,7 @@ class _Kernels:
         some = max(LEAST_POINTS, at_a_time(SUMMED, points) // max(1, self.own.numel()))
 
         def of(part: slice) -> Tensor:
-            exponents = self._exponents(points[:, part], self.own)
-            top = exponents.amax(-1, keepdim=True)
-            return exponents.sub_(top).exp_().sum(-1).log_().add_(top[..., 0])
+            return ln_sum_exp(self._exponents(points[:, part], self.own))
 
         return torch.cat([of(part) for part in pieces(points.shape[1], some)], 1)
 
@@ -304,7 +303,7 @@ class _Kernels:
         top_u, top_v = (self._top(w, blocks) for w in (u, v))
         total = torch.zeros(len(u), u.shape[1], v.shape[1], dtype=u.dtype, device=u.device)
         for block in blocks:
-            a, c = (self._exponents(w, 0.5 * self.own, block).sub_(top).exp_() for w, top in ((u, top_u), (v, top_v)))
+            a, c = (exp_(self._exponents(w, 0.5 * self.own, block).sub_(top)) for w, top in ((u, top_u), (v, top_v)))
             total.baddbmm_(a, c.mT)
         return _ln_scaled(total, top_u, top_v)
 
@@ -318,7 +317,7 @@ class _Kernels:
             i, j = lost[run].nonzero(as_tuple=True)
             one = _Kernels(self.centres[run : run + 1], self.own[run : run + 1])
             redone = [
-                torch.logsumexp(one._exponents((u[run, some_i] + v[run, some_j])[None], one.own)[0], -1)
+                ln_sum_exp(one._exponents((u[run, some_i] + v[run, some_j])[None], one.own)[0])
                 for some_i, some_j in zip(torch.split(i, n_pairs), torch.split(j, n_pairs), strict=True)
             ]
             runs.append(ln_sum[run].index_put((i, j), torch.cat(redone)) if redone else ln_sum[run])
@@ -379,7 +378,7 @@ def _not_below(bound: Tensor, some: Tensor, a: Tensor, c: Tensor) -> Tensor:
 def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel), and where it underflowed."""
     a_max, c_max = a.amax(-1, keepdim=True).detach(), c.amax(-1, keepdim=True).detach()
-    return _ln_scaled((a - a_max).exp_() @ (c - c_max).exp_().mT, a_max, c_max)
+    return _ln_scaled(exp_(a - a_max) @ exp_(c - c_max).mT, a_max, c_max)
 
 
 def _ln_scaled(total: Tensor, a_max: Tensor, c_max: Tensor) -> tuple[Tensor, Tensor]:
@@ -398,7 +397,7 @@ def _redo(ln_sum: Tensor, lost: Tensor, a: Tensor, c: Tensor) -> Tensor:
         return ln_sum
     n_pairs = max(1, TERMS_PER_REDO // a.shape[-1])
     redone = [
-        torch.logsumexp(a[run, i] + c[run, j], -1)
+        ln_sum_exp(a[run, i] + c[run, j])
         for run, i, j in zip(*(torch.split(index, n_pairs) for index in where), strict=True)
     ]
     return ln_sum.index_put(where, torch.cat(redone))

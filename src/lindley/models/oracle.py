@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.between import Between, KernelBetween, Scatter
+from lindley.models.exponentials import ln_sum_exp
 from lindley.models.two_level import SHARED, TwoLevel
 from lindley.table.scaling import Scaling
 from lindley.table.simulated import GlassPopulation
@@ -45,7 +46,7 @@ class ScaleMixture(Between):
     def ln_marginal(self, x: Tensor, d: Tensor, scatter: Tensor) -> Tensor:
         """ln p(x), (run, items); ``scatter`` is ln p(scatter of the instances | τ_q) per node (node, run, items)."""
         nodes = zip(self.ln_scales.exp(), self.ln_weights, strict=True)
-        return torch.logsumexp(torch.stack([w + self.base.ln_marginal(x, d * t) for t, w in nodes]) + scatter, 0)
+        return ln_sum_exp(torch.stack([w + self.base.ln_marginal(x, d * t) for t, w in nodes]) + scatter, 0)
 
     def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter_x: Tensor, scatter_y: Tensor) -> Tensor:
         """ln p(x, y | one source), (run, traces, refs)."""

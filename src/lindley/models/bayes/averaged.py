@@ -30,6 +30,7 @@ from torch import Tensor
 
 from lindley.models.between import LN_2PI, NormalBetween, Scatter, ln_sum_of_products
 from lindley.models.blocks import at_a_time, pieces
+from lindley.models.exponentials import ln_sum_exp
 from lindley.models.two_level import TwoLevel, map_tensors, squares_around_mean
 
 __all__ = ["Averaged"]
@@ -38,8 +39,6 @@ TERMS = 1 << 18
 """Densities of pairs under all members that are held at a time: 2 MiB, which a processor keeps close at hand."""
 FACTORS = 1 << 22
 """Numbers of items on the axes of all members that are held at a time: 32 MiB of traces, and twice that of refs."""
-NEGLIGIBLE = -100.0
-"""Terms of a sum that are below e^−100 of the largest count as that: numbers too small for floating point are slow."""
 BLOCK_DIAGONAL = 64
 """Given pairs at a time, as the diagonal of a matrix."""
 
@@ -181,7 +180,7 @@ class Averaged:
                     left = _add_column(law.ln_joint_factors(x, x[:, :0], d, e)[0], -2, told_x[:, i] + 2 * ln_det)
                     rows.append((_ln_sums(left, right), ln_sum_of_products(of_x.mT[None], of_y.mT[None])[0]))
                 same, different = (torch.cat(part) for part in zip(*rows, strict=True))
-                columns.append((same, different, torch.logsumexp(of_y + ln_weights[:, None], 0)))
+                columns.append((same, different, ln_sum_exp(of_y + ln_weights[:, None], 0)))
             found.append([torch.cat(part, -1) for part in zip(*columns, strict=True)])
         same, different, ln_ref = (torch.stack(part) for part in zip(*found, strict=True))
         return same, different, ln_ref
@@ -219,13 +218,7 @@ def _ln_sums(left: Tensor, right: Tensor) -> Tensor:
     n_columns = min(math.isqrt(pairs), max(1, right.shape[1]))
     blocks = [(pairs // n_columns, left), (n_columns, right)]
     rows, columns = (torch.split(factor, max(1, number), 1) for number, factor in blocks)
-    return torch.cat([torch.cat([_ln_sum(some @ other.mT) for other in columns], 1) for some in rows])
-
-
-def _ln_sum(terms: Tensor) -> Tensor:
-    """ln Σ exp over the first dimension."""
-    largest = terms.amax(0)
-    return (terms - largest).clamp_min(NEGLIGIBLE).exp().sum(0).log() + largest
+    return torch.cat([torch.cat([ln_sum_exp(some @ other.mT, 0) for other in columns], 1) for some in rows])
 
 
 def _add_column(factor: Tensor, column: int, amount: Tensor) -> Tensor:

@@ -49,6 +49,7 @@ from torch import Tensor
 from lindley.llrs import Floats
 from lindley.models.between import LN_2PI, Between, Scatter
 from lindley.models.blocks import at_a_time
+from lindley.models.exponentials import ln_sum_exp
 
 __all__ = ["HeavyTailed", "scale_lattice"]
 
@@ -122,7 +123,7 @@ class _Run:
         shape = alpha + alpha_b + (n_axes + f) / 2
         constant = _normaliser(alpha) + _normaliser(alpha_b) + torch.lgamma(shape) - 0.5 * n_axes * LN_2PI
         weight = constant + ln_cell - 0.5 * total.log().sum(-1) - (alpha + f / 2) * u
-        return torch.logsumexp(weight - shape * rest.log(), -1)
+        return ln_sum_exp(weight - shape * rest.log())
 
     def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, run: int, scatter: Scatter) -> Tensor:
         """(traces, refs) from x (traces, axis) and y (refs, axis), and the scatter of their instances."""
@@ -179,8 +180,7 @@ def _ln_sum(rest: Tensor, weight: Tensor, shape: Tensor) -> Tensor:
     if rest.requires_grad or weight.requires_grad:
         return torch.logsumexp(torch.addcmul(weight, rest.log(), -shape), -1)
     torch.add(weight, rest.log_(), alpha=-float(shape), out=rest)
-    top = rest.amax(-1, keepdim=True)
-    return rest.sub_(top).exp_().sum(-1).log_().add_(top[:, 0])
+    return ln_sum_exp(rest)
 
 
 def _scattered(squares: Tensor, var_of_mean: Tensor, freedom: int) -> Tensor:

@@ -78,6 +78,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.between import LN_2PI, AxisLaw, NormalBetween, Scatter
 from lindley.models.blocks import at_a_time, pieces
+from lindley.models.exponentials import ln_sum_exp
 from lindley.models.two_level import TwoLevel, item_squares, take_runs
 from lindley.table.splits import Part, Side
 
@@ -298,14 +299,10 @@ def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tens
     rows = pieces(shape[1], pairs // max(1, shape[2]))
     spread = [v.expand(shape) for v in values]
     result = constant.new_empty(shape)
-    lowest = torch.finfo(constant.dtype).min  # of nothing but zeros the sum is zero
     for i, j in product(rows, columns):
         here = [v[:, i, j] for v in spread]
         terms = torch.stack([*here, torch.ones_like(here[0])], -1).flatten(1, 2)  # (run, pairs, k + 1)
-        found = terms @ exponents
-        top = found.detach().amax(-1, keepdim=True).clamp_min(lowest)
-        # torch.logsumexp is three times as slow: it makes everything anew on the way.
-        result[:, i, j] = (found.sub_(top).exp_().sum(-1).log() + top[..., 0]).reshape(here[0].shape)
+        result[:, i, j] = ln_sum_exp(terms @ exponents).reshape(here[0].shape)
     return result
 
 
