@@ -213,3 +213,29 @@ def test_scale_mixture_brings_lost_terms_back_when_they_matter() -> None:
     arguments = (p["x"], p["y"], p["d"], p["e"])
     assert torch.isinf(base.ln_joint_bounds(*arguments)[0]).any()
     torch.testing.assert_close(ScaleMixture(base, zero, zero).ln_lr(*arguments), base.ln_lr(*arguments))
+
+
+@pytest.mark.parametrize("axes", [2, 12])
+def test_scale_mixture_leaves_out_only_what_cannot_matter(axes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pairs near and far, the sum is that over all nodes, though narrow ones are asked of a few pairs alone."""
+    p = draw(3, 2, 24, 20, 30, axes)
+    p |= {"centres": 30 * p["centres"], "x": 30 * p["x"], "y": 30 * p["y"], "var": 0.1 * p["var"]}
+    p["y"][:, ::7] = p["x"][:, :20:7] + 0.3 * p["y"][:, ::7] / 30
+    base = KernelBetween(p["centres"], p["var"], p["ln_weights"])
+    nodes, ln_weights = inverse_gamma_nodes(3.0, 2.0, axes)
+    x, y, d, e = (p[name] for name in ("x", "y", "d", "e"))
+    scatter_x, scatter_y = (draw(4, len(nodes), 2, 2, 1, n)["x"] for n in (24, 20))
+    scatter = scatter_x[..., None] + scatter_y[..., None, :]
+    every = [base.ln_joint(x, y, d * t, e * t) + w for t, w in zip(nodes.exp(), ln_weights, strict=True)]
+    alone: list[int] = []
+    by_pair = KernelBetween.ln_joint_given
+    monkeypatch.setattr(
+        KernelBetween, "ln_joint_given", lambda law, x, *rest: (alone.append(x.shape[1]), by_pair(law, x, *rest))[1]
+    )
+    found = ScaleMixture(base, nodes, ln_weights).ln_joint(x, y, d, e, scatter_x, scatter_y)
+    torch.testing.assert_close(found, torch.logsumexp(torch.stack(every) + scatter, 0), rtol=1e-12, atol=1e-11)
+    assert 0 < sum(alone) < 0.2 * len(nodes) * found.numel()
+    with_gradient = ScaleMixture(base, nodes, ln_weights).ln_joint(
+        x.clone().requires_grad_(), y, d, e, scatter_x, scatter_y
+    )
+    torch.testing.assert_close(found, with_gradient.detach(), rtol=1e-12, atol=1e-11)

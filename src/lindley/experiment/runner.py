@@ -56,8 +56,10 @@ WORKERS_WITHIN = 30
 """Seconds in which the first worker must be there."""
 
 
-TRAININGS_ON_GPU = 6
-"""Trainings on a GPU at a time: the paper's six together take a third of the time that they take one after the other."""
+BESIDE_A_GPU = 10
+"""Units at a time where trainings are on a GPU: the paper's six together take a third of the time that they take one after the
+other, and leave the processor to fits, of which some go on beside them. More would wait for one another: they share an
+interpreter."""
 
 
 def serially(
@@ -65,18 +67,20 @@ def serially(
 ) -> Iterator[tuple[Unit, Finished]]:
     """In this process, the shortest first, so that there is something to see soon.
 
-    A fit runs on one thread, and as many as torch may use go on side by side. Trainings come after them: on a processor one by
-    one, as each uses the threads itself; on a GPU some at a time, as one leaves most of it idle.
+    A fit runs on one thread, and as many as torch may use go on side by side. Trainings come after them, one by one, as each
+    uses the threads itself. Trainings on a GPU leave most of it and of the processor idle: they go on side by side, and beside
+    the fits.
     """
     require_device(experiment.training.device)
     threads = torch.get_num_threads()
     order = sorted(units, key=lambda unit: unit.effort)
     trainings = [unit for unit in order if unit.is_trained]
+    fits = [unit for unit in order if not unit.is_trained]
     with one_thread(), threadpool_limits(1):
-        yield from _side_by_side(experiment, table, [u for u in order if not u.is_trained], report, threads)
         if experiment.training.device != "cpu":
-            yield from _side_by_side(experiment, table, trainings[::-1], report, TRAININGS_ON_GPU)
+            yield from _side_by_side(experiment, table, [*trainings[::-1], *fits], report, BESIDE_A_GPU)
             return
+        yield from _side_by_side(experiment, table, fits, report, threads)
         for unit in trainings:
             report(unit, "", 0.0)
             yield unit, do_unit(experiment, table, unit, partial(report, unit), threads=threads)

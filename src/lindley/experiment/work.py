@@ -38,7 +38,7 @@ from lindley.llrs import Floats, LLRs
 from lindley.models.blocks import one_thread
 from lindley.models.fitting import Progress, require_device, silent
 from lindley.models.oracle import oracle
-from lindley.models.two_level import score
+from lindley.models.two_level import take_runs
 from lindley.system.fit import Material, Settings, Stage, fit_family, score_runs
 from lindley.system.kinds import fetch
 from lindley.system.names import ModelName
@@ -249,14 +249,14 @@ def do_unit(
     models: dict[str, Any] = {}
     systems: dict[ModelName, System] = {}
     options = tuple(training.model_dump(exclude={"group", "device"}).items())
-    device = training.device if unit.root != ORACLE and "gpu" in unit.root.kind.can else "cpu"
+    device = training.device if unit.root == ORACLE or "gpu" in unit.root.kind.can else "cpu"
     settings = Settings(options, device=device, watched=None, threads=threads, progress=report)
     with one_thread(), threadpool_limits(1):
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]
         tests = [split.raw[2] for split in splits]
         sized = _sized_tests(table, splits, experiment.protocol.seed)
         if unit.root == ORACLE:
-            return Finished({}, {"models": {str(ORACLE): _oracle(tests, sized)}})
+            return Finished({}, {"models": {str(ORACLE): _oracle(tests, sized, settings)}})
         for stage, scored in _scored(unit, experiment, table, splits, settings):
             name = stage.name
             if stage.history is not None:
@@ -360,14 +360,14 @@ def _at_size(size: Size, parts: Sequence[Part], llrs: Sequence[Floats]) -> dict[
     return {"instances": list(size), "sources": [len(part.trace.source) for part in parts], **_costs(parts, llrs)}
 
 
-def _oracle(tests: Sequence[Part], sized: Mapping[Size, list[Part]]) -> dict[str, Any]:
+def _oracle(tests: Sequence[Part], sized: Mapping[Size, list[Part]], settings: Settings) -> dict[str, Any]:
     """The figures of the true LRs, of measurements as they are."""
     population = glass_population()
     n = len(population.features)
-    model = oracle(population, Scaling(np.zeros(n), np.ones(n)))
+    model = take_runs(oracle(population, Scaling(np.zeros(n), np.ones(n))), [0] * len(tests))
 
     def true(parts: Sequence[Part]) -> list[Floats]:
-        return [score(model, [part.trace], [part.ref])[0] for part in parts]
+        return score_runs(model, [part.trace for part in parts], [part.ref for part in parts], settings)
 
     series = [_at_size(size, parts, true(parts)) for size, parts in sized.items()]
     return {"test": _costs(tests, true(tests)), "series": series}

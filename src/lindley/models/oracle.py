@@ -6,6 +6,7 @@ Its sources scatter more or less than others: a scale of the within variance, in
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -14,13 +15,18 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from lindley.models.between import Between, KernelBetween, Scatter
+from lindley.models.between import LN_2PI, Between, KernelBetween, Scatter, coupled
 from lindley.models.exponentials import ln_sum_exp
-from lindley.models.two_level import SHARED, TwoLevel
+from lindley.models.two_level import SHARED, TwoLevel, take_runs
 from lindley.table.scaling import Scaling
 from lindley.table.simulated import GlassPopulation
 
 __all__ = ["ScaleMixture", "oracle"]
+
+NEGLIGIBLE = -32.0
+"""ln of what a node may add to a sum without being counted: of all nodes together, 1e-12."""
+FEW = 1 / 32
+"""Share of all pairs below which each is computed by itself, as a matrix product would be of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +35,12 @@ class ScaleMixture(Between):
 
         p(x) = Σ_q ω_q p(x | τ_q d),   p(x, y) = Σ_q ω_q p(x, y | τ_q d, τ_q e).
 
-    Narrow nodes underflow for distant pairs, where wide ones decide the sum. So lost terms are left out, and
-    brought back only if their upper bound could change a sum by more than 1e-12.
+    Given τ, how far apart x and y are says one thing and where they are another: with h = de/(d+e) and m = (ex + dy)/(d+e),
+
+        p(x, y | τ d, τ e) = N(x − y; 0, τ(d+e)) Σ_k w_k N(m; μ_k, b + τh) ≤ N(x − y; 0, τ(d+e)) Π (2π(b + τh))^−½.
+
+    Nodes are summed from the widest down, and the bound tells for which pairs the next one can still matter: few, where it is
+    narrow, as most pairs are far apart.
     """
 
     uses_scatter: ClassVar[bool] = True
@@ -49,21 +59,62 @@ class ScaleMixture(Between):
         return ln_sum_exp(torch.stack([w + self.base.ln_marginal(x, d * t) for t, w in nodes]) + scatter, 0)
 
     def ln_joint(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter_x: Tensor, scatter_y: Tensor) -> Tensor:
-        """ln p(x, y | one source), (run, traces, refs)."""
-        lower = upper = torch.tensor(-torch.inf, dtype=x.dtype, device=x.device)
+        """ln p(x, y | one source), (run, traces, refs), to 1e-12 of p."""
         weights = [
             w + of_x[..., :, None] + of_y[..., None, :]
             for w, of_x, of_y in zip(self.ln_weights, scatter_x, scatter_y, strict=True)
         ]
-        for t, w in zip(self.ln_scales.exp(), weights, strict=True):
-            node_lower, node_upper = self.base.ln_joint_bounds(x, y, d * t, e * t)
-            lower, upper = torch.logaddexp(lower, node_lower + w), torch.logaddexp(upper, node_upper + w)
-        if bool((upper - lower <= 1e-12).all()):
-            return lower
-        exact = torch.tensor(-torch.inf, dtype=x.dtype, device=x.device)
-        for t, w in zip(self.ln_scales.exp(), weights, strict=True):
-            exact = torch.logaddexp(exact, self.base.ln_joint(x, y, d * t, e * t) + w)
-        return exact
+        widest_first = self.ln_scales.argsort(descending=True).tolist()
+        total = torch.tensor(-torch.inf, dtype=x.dtype, device=x.device)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (x, y, d, e, *weights)):
+            for node in widest_first:
+                t = self.ln_scales[node].exp()
+                total = torch.logaddexp(total, self.base.ln_joint(x, y, d * t, e * t) + weights[node])
+            return total
+        total = total.expand(len(x), x.shape[1], y.shape[1]).clone()
+        lost = total.clone()  # a bound of what sums that underflowed have left out
+        bounds = self._bounds(x, y, d, e)
+        for node in widest_first:
+            t, bound = self.ln_scales[node].exp(), bounds(node) + weights[node]
+            matters = bound > total + NEGLIGIBLE
+            n_pairs = int(matters.sum())
+            if n_pairs > FEW * matters.numel():
+                lower, upper = self.base.ln_joint_bounds(x, y, d * t, e * t)
+                total = torch.logaddexp(total, lower + weights[node])
+                left_out = torch.where(torch.isinf(lower), torch.minimum(upper + weights[node], bound), -torch.inf)
+                lost = torch.logaddexp(lost, left_out)
+            elif n_pairs:
+                self._add(total, matters, node, weights[node], x, y, d, e)
+        unsure = lost > total + NEGLIGIBLE
+        if bool(unsure.any()):
+            total[unsure] = -torch.inf
+            for node in widest_first:
+                self._add(total, unsure, node, weights[node], x, y, d, e)
+        return total
+
+    def _bounds(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor) -> Callable[[int], Tensor]:
+        """Of a node, what ln p(x, y | τ_q) cannot exceed (run, traces, refs): the bound of the class."""
+        var = d + e
+        apart = coupled(-2 * x / var, y, (x**2 / var).sum(-1), (y**2 / var).sum(-1))
+        ln_all = torch.logsumexp(self.base.ln_weights, -1)[:, None, None]
+
+        def of(node: int) -> Tensor:
+            t = self.ln_scales[node].exp()
+            spread = (t * var).log() + (self.base.var + t * d * e / var).log() + 2 * LN_2PI
+            return ln_all - 0.5 * (spread.sum(-1, keepdim=True) + apart / t)
+
+        return of
+
+    def _add(
+        self, total: Tensor, some: Tensor, node: int, weight: Tensor, x: Tensor, y: Tensor, d: Tensor, e: Tensor
+    ) -> None:
+        """Add a node to the sums of some pairs, each by itself; in their place."""
+        t = self.ln_scales[node].exp()
+        for run in range(len(x)):
+            i, j = some[run].nonzero(as_tuple=True)
+            law, d_run, e_run = take_runs(self.base, [run]), *(v[run % len(v), None] * t for v in (d, e))
+            found = law.ln_joint_given(x[run, None, i], y[run, None, j], d_run, e_run)[0]
+            total[run, i, j] = torch.logaddexp(total[run, i, j], found + weight[run, i, j])
 
     def ln_parts(
         self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
