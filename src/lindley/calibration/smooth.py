@@ -56,8 +56,11 @@ class Logistic:
         if clip is not None and not clip > 0:
             raise LindleyError(f"logistic calibration: clip must be above 0, got {clip}")
         limit = NO_CLIP if clip is None else clip
-        ln_same, ln_different = (LN10 * np.clip(side, -limit, limit) for side in (llrs.same, llrs.different))
-        weight_same, weight_different = llrs.weights
+        (same, weight_same), (different, weight_different) = (
+            _clipped(side, weight, limit)
+            for side, weight in zip((llrs.same, llrs.different), llrs.weights, strict=True)
+        )
+        ln_same, ln_different = LN10 * same, LN10 * different
         n_rarer = float(min(weight_same.sum(), weight_different.sum()))
         weight_same = 0.5 * weight_same / weight_same.sum()
         weight_different = 0.5 * weight_different / weight_different.sum()
@@ -78,6 +81,14 @@ class Logistic:
         """The parameters as plain numbers."""
         numbers = {"intercept": self.intercept, "slope": self.slope}
         return numbers if self.clip is None else numbers | {"clip": self.clip}
+
+
+def _clipped(llr: Floats, weight: Floats, limit: float) -> tuple[Floats, Floats]:
+    """LLRs within the limits, and one for all at or beyond each limit, with their weights: most pairs can be out there."""
+    low, high = llr <= -limit, llr >= limit
+    inside = ~(low | high)
+    ends = [(end, weight[there].sum()) for end, there in ((-limit, low), (limit, high)) if there.any()]
+    return np.r_[llr[inside], [end for end, _ in ends]], np.r_[weight[inside], [total for _, total in ends]]
 
 
 def _newton(
