@@ -38,6 +38,10 @@ class Plan:
     memory_kernels: tuple[int, ...] = (1000, 10_000)
     memory_sources: tuple[int, ...] = (1500, 5000)
 
+    # Units: how many of them to see what one costs; sources of the table whose splits are dealt out to workers.
+    units: int = 2000
+    split_sources: int = 150
+
     # Growth: the sizes along each axis, and what stays the same along the others.
     growth_sources: tuple[int, ...] = (500, 1500, 5000, 15_000, 50_000)
     growth_features: tuple[int, ...] = (5, 10, 20, 50, 100, 200)
@@ -72,6 +76,8 @@ QUICK = Plan(
     memory_items=(600,),
     memory_kernels=(),
     memory_sources=(),
+    units=4,
+    split_sources=30,
     growth_sources=(60, 120),
     growth_features=(3, 6),
     growth_kernels=(40, 80),

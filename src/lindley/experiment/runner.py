@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import platform
 import socket
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
@@ -52,6 +53,8 @@ LOST_AT_MOST = 10
 """Workers that may be lost while they have the same unit in hand; more, and the unit is held to be the cause."""
 IN_HAND = 64
 """Units that a scheduler holds at a time, unless it has many workers."""
+ASK_AGAIN = 1.0
+"""Seconds after which a scheduler is asked again how many workers it has, as more may have joined."""
 WORKERS_WITHIN = 30
 """Seconds in which the first worker must be there."""
 
@@ -270,7 +273,7 @@ def _settled(experiment: Experiment, table: Table, sha256: str, folder: Path | N
         return settled
     training = experiment.training.model_copy(update={"group": there})
     before = experiment.model_copy(update={"training": training})
-    grouped = [unit for unit in make_units(before) if unit.root == ORACLE or not unit.root.alone]
+    grouped = [unit for unit in make_units(before) if unit.root != ORACLE and not unit.root.alone]
     keys = unit_keys(grouped, before, sha256)
     usable = any(read_unit(folder, unit.id, keys[unit], lambda message: None) is not None for unit in grouped)
     return before if usable else settled
@@ -319,15 +322,23 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
             done: Any = distributed.as_completed()  # type: ignore[no-untyped-call]
             futures: dict[Any, Unit] = {}
             to_go = len(units)
+            most, asked = 0, 0.0
 
             def hand_out() -> list[Unit]:
-                """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it."""
+                """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it.
+
+                Many at a time: to ask for its workers and to send work costs milliseconds, however little it is.
+                """
+                nonlocal most, asked
+                all_handed = to_go == len(futures)
+                if all_handed or (len(futures) > most / 2 and time.monotonic() < asked + ASK_AGAIN):
+                    return []
                 try:
                     threads = sum(client.nthreads().values())
                 except OSError:  # a connection that is lost is told of the units that it had
                     threads = 0
-                room = max(IN_HAND, 4 * threads) - len(futures)
-                handed = list(islice(waiting, room)) if room > 0 else []
+                most, asked = max(IN_HAND, 4 * threads), time.monotonic()
+                handed = list(islice(waiting, max(0, most - len(futures))))
                 if handed:
                     new = client.map(partial(_do, experiment, table, wanted=here), handed, pure=False)
                     futures.update(zip(new, handed, strict=True))

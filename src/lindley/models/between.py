@@ -86,7 +86,8 @@ class AxisLaw(Between):
         """ln LR of all pairs of x (run, traces, axis) and y (run, refs, axis): (run, traces, refs)."""
         total = torch.zeros((), dtype=x.dtype, device=x.device)
         for axis in range(x.shape[-1]):
-            total = total + self.ln_lr_axis(axis, *_columns(axis, x, y, d, e), _on_axis(axis, scatter))
+            more = self.ln_lr_axis(axis, *_columns(axis, x, y, d, e), _on_axis(axis, scatter))
+            total = total + more if more.requires_grad or axis == 0 else total.add_(more)
         return total
 
     def ln_parts(

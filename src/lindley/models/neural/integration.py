@@ -79,6 +79,7 @@ from lindley.llrs import Floats
 from lindley.models.between import LN_2PI, AxisLaw, NormalBetween, Scatter
 from lindley.models.blocks import at_a_time, pieces
 from lindley.models.exponentials import ln_sum_exp
+from lindley.models.neural.interpolation import interpolated
 from lindley.models.two_level import TwoLevel, item_squares, take_runs
 from lindley.table.splits import Part, Side
 
@@ -222,6 +223,10 @@ def _blas() -> Any:
 
 TERMS = 1 << 18
 """Exponents held at a time: 2 MiB, which a processor keeps close at hand."""
+FEW = 48
+"""Items of a side, of which all pairs are computed one by one."""
+HALF = 1.5
+"""Half the length of a piece of the line on which ln p(x, y) is a polynomial, in standard deviations of x given y."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +250,8 @@ class VaryingVariance(AxisLaw):
         """The integrals of Eq. 6 by log-sum-exp over the nodes.
 
         The exponents of all nodes are linear in (x − y)², x², y² and the sums of squares of several instances: a matrix
-        product with a few columns.
+        product with a few columns. Of all pairs of many items, each measured once, a few are computed so, and the others follow
+        (`interpolation`).
         """
         mean, b = self.base.mean[:, :, axis, None], self.base.var[:, :, axis, None]
         x, y = x - mean, y - mean
@@ -257,17 +263,23 @@ class VaryingVariance(AxisLaw):
         d, e = d * to_d, e * to_e  # (run, 1, node)
         delta = b * d + b * e + d * e
         weight = -2 * ln_w
-        # [(b + e) x² + (b + d) y² − 2b xy]/Δ as a sum of squares: nothing cancels for a close pair far from the mean.
-        joint = _ln_sum(
-            [(x - y) ** 2, x**2, y**2, *of_x.values, *of_y.values],
-            [b / delta, e / delta, d / delta, *of_x.rates, *of_y.rates],
-            delta.log() + 2 * LN_2PI + of_x.constant + of_y.constant + weight,
-        )
         trace = _ln_sum(
             [x**2, *of_x.values], [1 / (b + d), *of_x.rates], (b + d).log() + LN_2PI + of_x.constant + weight
         )
         ref = _ln_sum([y**2, *of_y.values], [1 / (b + e), *of_y.rates], (b + e).log() + LN_2PI + of_y.constant + weight)
-        return joint - ref, trace
+        # [(b + e) x² + (b + d) y² − 2b xy]/Δ as a sum of squares: nothing cancels for a close pair far from the mean.
+        rates = [b / delta, e / delta, d / delta, *of_x.rates, *of_y.rates]
+        constant = delta.log() + 2 * LN_2PI + of_x.constant + of_y.constant + weight
+        is_differentiated = any(t.requires_grad for t in (x, y, constant))
+        is_of_all_pairs = x.shape[2] == y.shape[1] == 1 and max(x.shape[1], y.shape[2]) > FEW
+        if is_of_all_pairs and scatter is None and not is_differentiated:
+            usual = ln_w.argmax(-1, keepdim=True)
+            d, e = (t.take_along_dim(usual, -1) for t in (d, e))
+            wide = torch.cat([d + b * e / (b + e), e + b * d / (b + d)], 1).sqrt()[..., 0].mul(HALF).tolist()
+            joint = _ln_sum_of_all_pairs(x, y, rates, constant, wide)
+        else:
+            joint = _ln_sum([(x - y) ** 2, x**2, y**2, *of_x.values, *of_y.values], rates, constant)
+        return joint - ref if joint.requires_grad else joint.sub_(ref), trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,6 +316,33 @@ def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tens
         terms = torch.stack([*here, torch.ones_like(here[0])], -1).flatten(1, 2)  # (run, pairs, k + 1)
         result[:, i, j] = ln_sum_exp(terms @ exponents).reshape(here[0].shape)
     return result
+
+
+def _ln_sum_of_all_pairs(
+    x: Tensor, y: Tensor, rates: list[Tensor], constant: Tensor, half: list[list[float]]
+) -> Tensor:
+    """`_ln_sum` of (x − y)², x² and y² of all pairs of x (run, i, 1) and y (run, 1, j), from few of them where it can be.
+
+    ``half``: of every run, how wide the function is along x and along y.
+    """
+    found = []
+    for run, (half_x, half_y) in enumerate(half):
+        own_rates, own_constant = [t[run, None] for t in rates], constant[run, None]
+
+        def exact(x: Tensor, y: Tensor, rates: list[Tensor] = own_rates, constant: Tensor = own_constant) -> Tensor:
+            return _ln_sum([t[None] for t in ((x[:, None] - y) ** 2, x[:, None] ** 2, y[None] ** 2)], rates, constant)[
+                0
+            ]
+
+        own_y = y[run, 0]
+
+        def of(x: Tensor, y: Tensor = own_y, half: float = half_y, exact: Any = exact) -> Tensor:
+            along_y = interpolated(lambda points: exact(x, points).mT, y, half)
+            return exact(x, y) if along_y is None else along_y.mT
+
+        along_x = interpolated(of, x[run, :, 0], half_x)
+        found.append(of(x[run, :, 0]) if along_x is None else along_x)
+    return torch.stack(found)
 
 
 def quadrature_nodes(prior: InverseGamma) -> tuple[Floats, Floats]:
