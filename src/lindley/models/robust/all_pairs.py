@@ -6,19 +6,24 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lindley.models.blocks import at_a_time, pieces, side_by_side, workspace
+from lindley.models.exponentials import ln_sum_exp
 from lindley.models.robust.items import Items, Views, counts
-from lindley.models.robust.tails import LN_SCATTER, ln_sum_exp
+from lindley.models.robust.tails import LN_SCATTER
 from lindley.models.two_level import take_runs
 
 if TYPE_CHECKING:
     from lindley.models.robust.model import Robust
     from lindley.models.robust.population import Half
 
-__all__ = ["all_pairs", "of_given_pairs", "over_views"]
+__all__ = ["all_pairs", "distinct", "of_given_pairs", "over_views"]
+
+Index = NDArray[np.intp]
 
 BLOCK = 5 << 16
 """Pairs × features computed at a time: many enough for what belongs to an item alone to be little, few enough for the cache."""
@@ -30,6 +35,10 @@ FEW = 256
 """Pairs that are computed at once, in all views: of more, what belongs to an item alone is worth being computed once."""
 SHARE_OF_GPU = 8
 """Of the memory of a GPU, a block takes about one part of so many."""
+FEW_IN_VIEWS = 1 << 13
+"""Given pairs × pairs of views that are computed at once."""
+WORTH_ALL = 16
+"""Where there are no more than so many pairs of all traces and refs to each given one, the law of sources is looked up for all."""
 LEAST_WEIGHT = math.log(1e-9)
 """A view of an item that is less probable than that is left out where many pairs are scored."""
 
@@ -53,24 +62,65 @@ def over_views(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
     return same, different
 
 
-def of_given_pairs(model: Robust, x: Views, y: Views) -> tuple[Tensor, Tensor]:
-    """The same of given pairs (run, pairs), with all views, and with a gradient if it is wanted."""
+def of_given_pairs(model: Robust, x: Views, y: Views, i: Index, j: Index) -> tuple[Tensor, Tensor]:
+    """The same of given pairs (run, pairs), traces i and refs j, in all views; with a gradient if it is wanted."""
+    rows, columns = (torch.from_numpy(index).to(x.ln_joint.device) for index in (i, j))
+    at_means = None
+    if not torch.is_grad_enabled() and x.ln_joint.shape[1] * y.ln_joint.shape[1] <= WORTH_ALL * len(i):
+        at_means = _looked_up(model, x.items, y.items, rows, columns)
     found = []
-    for some in pieces(x.ln_joint.shape[1], max(1, FEW)):
-        sides = x.map(lambda t, some=some: t[:, some, :, None]), y.map(lambda t, some=some: t[:, some, None])  # type: ignore[misc]
-        found.append(_in_views(model, *sides))
+    for some in pieces(len(i), max(1, FEW_IN_VIEWS // (len(x) * len(y)))):
+        of_x, of_y = (index[some] for index in (rows, columns))
+        sides = x.map(lambda t, at=of_x: t[:, at, :, None]), y.map(lambda t, at=of_y: t[:, at, None])  # type: ignore[misc]
+        found.append(_in_views(model, *sides, at_means=None if at_means is None else at_means[:, :, some]))
     same, different = (torch.cat(each, 1) for each in zip(*found, strict=True))
     return same, different
 
 
-def _in_views(model: Robust, x: Views, y: Views, is_worth: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Of pairs (run, …, view of x, view of y), summed over the views: (run, …) each."""
+def _looked_up(model: Robust, x: Items, y: Items, rows: Tensor, columns: Tensor) -> Tensor:
+    """ln f_q at the means of given pairs in all views (run, scatter, pair, view, view).
+
+    By matrix products at those of all traces and refs, which takes less time where each is in many pairs.
+    """
+    assert isinstance(x.number, tuple)
+    assert isinstance(y.number, tuple)
+    found = x.mean.new_empty((len(x.mean), len(LN_SCATTER), len(rows), len(x.number), len(y.number)))
+    for a, m in enumerate(x.number):
+        for b, n in enumerate(y.number):
+            for q, u in enumerate(LN_SCATTER):
+                error = math.exp(u) * model.var_within / (m + n)
+                halves = (
+                    model.population.half(t[:, :, view] * (number / (m + n)), error)
+                    for t, view, number in ((x.mean, a, m), (y.mean, b, n))
+                )
+                found[:, q, :, a, b] = model.population.ln_density_between(*halves)[:, rows, columns]
+    return found
+
+
+def distinct(*sides: Tensor | None) -> tuple[Index, Index]:
+    """Of items by what is known of each (run, items, …): the numbers of those that differ, and which of these each item is.
+
+    An item is in many pairs, and what belongs to it alone is computed once.
+    """
+    rows = (
+        torch.cat([t.detach().movedim(1, 0).flatten(1) for t in sides if t is not None], 1).cpu().contiguous().numpy()
+    )
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    _, first, place = np.unique(whole, return_index=True, return_inverse=True)
+    return first, place.reshape(-1)
+
+
+def _in_views(
+    model: Robust, x: Views, y: Views, is_worth: Tensor | None = None, at_means: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Of pairs (run, …, view of x, view of y), summed over the views: (run, …) each; ``at_means`` has ln f_q if it is known."""
     of_x, of_y, (m, n) = x.items, y.items, counts(x.items, y.items)
     assert isinstance(m, Tensor)
     assert isinstance(n, Tensor)
-    z = (m[..., None] * of_x.mean + n[..., None] * of_y.mean) / (m + n)[..., None]
-    shape = z.shape[1:-1]
-    at_means = model.ln_seen_with(z.flatten(1, -2), (m + n).expand(shape).flatten()).reshape(len(z), -1, *shape)
+    if at_means is None:
+        z = (m[..., None] * of_x.mean + n[..., None] * of_y.mean) / (m + n)[..., None]
+        shape = z.shape[1:-1]
+        at_means = model.ln_seen_with(z.flatten(1, -2), (m + n).expand(shape).flatten()).reshape(len(z), -1, *shape)
     weight = (x.ln_joint - of_x.ln_p) + (y.ln_joint - of_y.ln_p)
     if is_worth is not None:
         weight = torch.where(is_worth, weight, -torch.inf)

@@ -30,6 +30,7 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.blocks import pieces
+from lindley.models.exponentials import exp_
 from lindley.models.fitting import Sources
 from lindley.models.robust.eigenbasis import Bases, Shrinkage, Stabiliser, fit_stabiliser, related_variance
 from lindley.models.robust.items import Apart, Items
@@ -450,7 +451,7 @@ def learn_relatedness(folds: HeldOut, parts: tuple[Tensor, list[Tensor], Tensor]
     """
     _, ln_ways, ln_apart = parts
     ratio = torch.stack(
-        [(ln_way - ln_apart).clamp_max(600.0).exp() for ln_way in ln_ways], -1
+        [exp_((ln_way - ln_apart).clamp_max_(600.0)) for ln_way in ln_ways], -1
     ).cpu()  # (fold, pair, way)
     count, mate = folds.count.cpu(), folds.mate.cpu()
     others = _shares(ratio, count * ~mate, PRIOR_RELATED, PRIOR_PAIRS)

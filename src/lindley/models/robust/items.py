@@ -10,8 +10,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from lindley.models.exponentials import ln_sum_exp
 from lindley.models.robust.kept import kept
-from lindley.models.robust.tails import LN_GROSS, LN_SCATTER, Left, Number, ln_sum_exp
+from lindley.models.robust.tails import LN_GROSS, LN_SCATTER, Left, Number
 from lindley.models.two_level import map_tensors
 
 __all__ = ["Apart", "Items", "Numbers", "Views", "WaysToSee", "counts", "ways_to_see"]

@@ -65,7 +65,8 @@ from torch import Tensor
 
 from lindley.models.between import Scatter
 from lindley.models.blocks import room
-from lindley.models.robust.all_pairs import of_given_pairs, over_views
+from lindley.models.exponentials import ln_sum_exp
+from lindley.models.robust.all_pairs import distinct, of_given_pairs, over_views
 from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.items import Apart, Items, Numbers, Views, WaysToSee, ways_to_see
 from lindley.models.robust.kept import kept
@@ -84,7 +85,6 @@ from lindley.models.robust.tails import (
     ln_scatter_weights,
     ln_student,
     ln_sum,
-    ln_sum_exp,
     ln_weighted_sum,
     student_law,
 )
@@ -235,9 +235,7 @@ class Robust:
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
-        sides = self._groups(trace, ref, n_trace, n_ref, scatter)
-        same, different = zip(*(of_given_pairs(model, x, y) for model, x, y in sides), strict=True)
-        return torch.cat(same) - torch.cat(different)
+        return next(self._of_given((self,), trace, ref, n_trace, n_ref, scatter))
 
     def ln_lr_pairs(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
@@ -247,9 +245,26 @@ class Robust:
         The model of some axes is the model with the other axes integrated out. So with LR_k of the first k axes, the share
         ln LR_k − ln LR_{k−1} is the ln LR of axis k given those before it, the ones that separate sources better.
         """
-        number = range(1, self.projection.shape[-1] + 1)
-        total = [self._of_first_axes(k).ln_lr_given(trace, ref, n_trace, n_ref, scatter) for k in number]
-        return torch.diff(torch.stack(total, -1), dim=-1, prepend=torch.zeros_like(total[0][..., None]))
+        models = [self._of_first_axes(k) for k in range(1, self.projection.shape[-1] + 1)]
+        total = torch.stack(list(self._of_given(models, trace, ref, n_trace, n_ref, scatter)), -1)
+        return torch.diff(total, dim=-1, prepend=torch.zeros_like(total[..., :1]))
+
+    @staticmethod
+    def _of_given(
+        models: Sequence[Robust], trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
+    ) -> Iterator[Tensor]:
+        """ln LRs of given pairs (run, pairs), by one model after the other; what belongs to an item alone is computed once."""
+        i = j = np.arange(trace.shape[1])
+        if not torch.is_grad_enabled():
+            of_x, of_y = (None, None) if scatter is None else (scatter.trace, scatter.ref)
+            (first_x, i), (first_y, j) = distinct(trace, of_x), distinct(ref, of_y)
+            trace, ref = trace[:, first_x], ref[:, first_y]
+            if scatter is not None:
+                scatter = replace(scatter, trace=scatter.trace[:, first_x], ref=scatter.ref[:, first_y])
+        for each in models:
+            sides = each._groups(trace, ref, n_trace, n_ref, scatter)
+            same, different = zip(*(of_given_pairs(model, x, y, i, j) for model, x, y in sides), strict=True)
+            yield torch.cat(same) - torch.cat(different)
 
     def _of_first_axes(self, k: int) -> Robust:
         """The model of the first k axes."""

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from lindley.models.between import LN_2PI, coupled, ln_sum_of_products
 from lindley.models.blocks import at_a_time
+from lindley.models.exponentials import exp_, ln_sum_exp
 from lindley.models.robust.kept import kept
 
 __all__ = ["FREEDOM", "Half", "Population", "ln_background", "ln_kernel_sum", "ln_population"]
@@ -40,8 +41,8 @@ MOST_RATIO = 600.0
 PER_LN2 = 1 / math.log(2)
 LEAST_EXPONENT = -115.0
 """Terms below 2^−115 of the largest count as that much: single precision has no room for less."""
-TERMS = 1 << 22
-"""Kernel terms held at a time when points are looked up: 32 MiB."""
+TERMS = 1 << 17
+"""Kernel terms held at a time when points are looked up: 1 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +85,7 @@ class Population:
         total = self.kernels()[1] + error
         scaled, inverse = points / total, (1 / total).expand_as(points)
         exponent = torch.baddbmm(self.ln_weights[:, None], torch.cat([scaled, inverse], -1), self._linear)
-        if exponent.requires_grad:
-            kernels = torch.logsumexp(exponent, -1)
-        else:
-            top = exponent.amax(-1, keepdim=True)
-            kernels = exponent.sub_(top).exp_().sum(-1).log_().add_(top[..., 0])
-        kernels = kernels - 0.5 * ((points * scaled).sum(-1) + (total.log() + LN_2PI).sum(-1))
+        kernels = ln_sum_exp(exponent) - 0.5 * ((points * scaled).sum(-1) + (total.log() + LN_2PI).sum(-1))
         return self._mixture(kernels, ln_background(points, self.var + error))
 
     @kept
@@ -102,7 +98,7 @@ class Population:
         """One half of points x + y that are seen with an error of variance ``error``: x or y (run, items, axis)."""
         exponents = self._exponents(points, error)
         ln_most = exponents.amax(-1, keepdim=True)
-        return Half(points, error, ln_most[..., 0], exponents.sub_(ln_most).exp_())
+        return Half(points, error, ln_most[..., 0], exp_(exponents.sub_(ln_most)))
 
     def _exponents(self, points: Tensor, error: Tensor) -> Tensor:
         """a_ik of a half (run, items, kernel): ln Σ_k exp(a_ik + a_jk) of two halves is the sum over kernels."""
@@ -119,7 +115,7 @@ class Population:
         # ln of kernels over background, if the sum of products over the kernels were one.
         ln_ratio = self._ln_apart(x.points, y.points, x.error, x.ln_most, y.ln_most).sub_(broad)
         far = ln_ratio > MOST_RATIO if float(ln_ratio.amax()) > MOST_RATIO else None
-        ratio = ln_ratio.clamp_max_(MOST_RATIO).exp_().mul_(x.products @ y.products.mT)
+        ratio = exp_(ln_ratio.clamp_max_(MOST_RATIO)).mul_(x.products @ y.products.mT)
         if far is None:
             return broad.add_(ratio.log1p_())
         i, j = (far.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))

@@ -41,6 +41,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.blocks import pieces, room
+from lindley.models.exponentials import exp_, ln_sum_exp
 from lindley.models.robust.kept import kept
 
 __all__ = [
@@ -58,7 +59,6 @@ __all__ = [
     "ln_scatter_weights",
     "ln_student",
     "ln_sum",
-    "ln_sum_exp",
     "ln_weighted_sum",
     "student_law",
 ]
@@ -257,18 +257,10 @@ def ln_sum(terms: Sequence[Tensor]) -> Tensor:
     top = reduce(torch.maximum, terms).detach().clamp_min(LEAST)
     if any(term.requires_grad for term in terms):
         return top + reduce(torch.add, (torch.exp(term - top) for term in terms)).log()
-    total = torch.exp(terms[0] - top)
+    total = exp_(terms[0] - top)
     for term in terms[1:]:
-        total += (term - top).exp_()
+        total += exp_(term - top)
     return total.log_().add_(top)
-
-
-def ln_sum_exp(terms: Tensor, dim: int) -> Tensor:
-    """`torch.logsumexp`, which takes more operations; the terms are used up where no gradient needs them."""
-    if terms.requires_grad:
-        return torch.logsumexp(terms, dim)
-    top = terms.amax(dim, keepdim=True).clamp_min_(LEAST)
-    return terms.sub_(top).exp_().sum(dim).log_().add_(top.squeeze(dim))
 
 
 def ln_weighted_sum(terms: Tensor, ln_weights: Tensor) -> Tensor:
@@ -277,8 +269,9 @@ def ln_weighted_sum(terms: Tensor, ln_weights: Tensor) -> Tensor:
         ln_weights = ln_weights.reshape(*ln_weights.shape, *(1,) * (terms.dim() - 2))
     terms = torch.add(terms, ln_weights, out=room(*terms.shape))
     top = terms.detach().amax(1).clamp_min_(LEAST)
-    terms = terms - top[:, None] if terms.requires_grad else terms.sub_(top[:, None])
-    return terms.exp_().sum(1).log_().add_(top)
+    if terms.requires_grad:
+        return (terms - top[:, None]).exp_().sum(1).log_().add_(top)
+    return exp_(terms.sub_(top[:, None])).sum(1).log_().add_(top)
 
 
 Left = tuple[Tensor, Tensor]
@@ -327,7 +320,7 @@ class SharedTail:
             if ln_left.requires_grad or power.requires_grad:
                 powers = torch.exp(power * (ln_least - ln_left))
             else:
-                powers = torch.addcmul(power * ln_least, ln_left, power, value=-1, out=ln_left).exp_()
+                powers = exp_(torch.addcmul(power * ln_least, ln_left, power, value=-1, out=ln_left))
             summed = weight.mT @ powers if weight.shape[-1] == 1 else (weight * powers).sum(1, keepdim=True)
             total = share * summed if total is None else total + share * summed
         assert total is not None
