@@ -37,6 +37,8 @@ __all__ = ["Picture", "Step", "asset", "own", "picture", "render_page", "sheet",
 NAMES = ("capital", "plain", "signed", "times")
 NUMBERS = ("figure", "fixed", "grouped", "measured", "number", "percent")
 """Filters whose text is in the language of the page."""
+DPI = 200
+"""Dots per inch of a PNG."""
 STYLE = {**plot.STYLE, "hatch.linewidth": 0.6, "svg.hashsalt": "lindley", "svg.fonttype": "path"}
 
 Step = Callable[[str, str, float], None]
@@ -144,8 +146,12 @@ def picture(draw: Callable[[], Figure]) -> Picture:
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = draw()
-        figure.savefig(raster, format="png", dpi=200, metadata={"Software": None})
-        figure.set_layout_engine(None)  # the layout is found; to look for it once more takes as long as the drawing
+        figure.set_dpi(DPI)
+        layout = figure.get_layout_engine()
+        if layout is not None:  # found once: left in place, every file would be drawn twice, once for the layout alone
+            layout.execute(figure)
+            figure.set_layout_engine(None)
+        figure.savefig(raster, format="png", dpi=DPI, metadata={"Software": None})
         figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     return Picture(vector.getvalue(), raster.getvalue())
 

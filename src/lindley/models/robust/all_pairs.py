@@ -38,7 +38,7 @@ SHARE_OF_GPU = 8
 FEW_IN_VIEWS = 1 << 13
 """Given pairs × pairs of views that are computed at once."""
 WORTH_ALL = 16
-"""Where there are no more than so many pairs of all traces and refs to each given one, the law of sources is looked up for all."""
+"""Pairs of all traces and refs, for each given one, up to which the law of sources is looked up for all of them."""
 LEAST_WEIGHT = math.log(1e-9)
 """A view of an item that is less probable than that is left out where many pairs are scored."""
 
