@@ -72,8 +72,9 @@ clean:
 	$(PYTHON) -m venv .venv
 	@touch $@
 
+# Modules are compiled as they are imported, and then kept: most of those that pip would compile no run ever imports.
 .venv/installed: .venv/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e .
 	@touch $@
 
 .venv/installed-dev: .venv/python pyproject.toml constraints.txt

@@ -15,6 +15,8 @@ from torch import Tensor
 __all__ = ["exp_", "ln_sum_exp"]
 
 LOG2_E = 1 / math.log(2.0)
+FEW = 1 << 11
+"""Terms of which the operations are counted, and not the passes over them."""
 
 
 def exp_(exponents: Tensor) -> Tensor:
@@ -23,8 +25,8 @@ def exp_(exponents: Tensor) -> Tensor:
 
 
 def ln_sum_exp(terms: Tensor, dim: int = -1) -> Tensor:
-    """ln Σ exp(terms), in their place: they are used up, unless they have a gradient. −inf where all terms are."""
-    if terms.requires_grad:
+    """ln Σ exp(terms), in their place: they may be used up, unless they have a gradient. −inf where all terms are."""
+    if terms.requires_grad or terms.numel() <= FEW:
         return torch.logsumexp(terms, dim)
     top = terms.amax(dim, keepdim=True).clamp_min_(torch.finfo(terms.dtype).min)
     return exp_(terms.sub_(top)).sum(dim).log_().add_(top.squeeze(dim))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
 
-from lindley.models.exponentials import ln_sum_exp
 from lindley.models.robust.kept import kept
 from lindley.models.robust.tails import LN_GROSS, LN_SCATTER, Left, Number
-from lindley.models.two_level import map_tensors
 
 __all__ = ["Apart", "Items", "Numbers", "Views", "WaysToSee", "counts", "ways_to_see"]
 
@@ -37,7 +35,17 @@ class Items:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Items:
         """Every tensor sent through ``function``."""
-        return map_tensors(self, function)
+        return Items(
+            self.number,
+            function(self.mean),
+            function(self.along),
+            function(self.ln_f),
+            function(self.ln_p),
+            function(self.ln_within),
+            None if self.squares is None else function(self.squares),
+            None if self.ln_tau is None else function(self.ln_tau),
+            self.is_gross,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +60,12 @@ class Views:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Views:
         """Every tensor (run, items, view, …) sent through ``function``."""
-        return map_tensors(self, function)
+        return Views(self.items.map(function), function(self.ln_joint))
 
-    @kept
+    @cached_property
     def ln_p(self) -> Tensor:
         """ln p(item), of all instances (run, items)."""
-        return ln_sum_exp(self.ln_joint.clone(), -1)
+        return torch.logsumexp(self.ln_joint, -1)
 
     def one(self, view: int) -> tuple[Items, Tensor]:
         """Items as one of the views has them, and `ln_joint` of it (run, items)."""

@@ -291,14 +291,25 @@ class Robust:
     def _groups(
         self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
     ) -> Iterator[tuple[Robust, Views, Views]]:
-        """Both sides on the axes, in all views, with the model: of all runs at once, if they have the same axes."""
+        """Both sides on the axes, in all views, with the model: of all runs at once, if they have the same axes.
+
+        Traces and refs of equally many instances are seen at once: for a single pair, that is half of the operations.
+        """
         of_x, of_y = (None, None) if scatter is None else (scatter.trace, scatter.ref)
+        n_traces = trace.shape[1]
         for runs, model in self._same_axes:
-            x, y = (
-                model.views(model.project(mean[runs]), number, scattered if scattered is None else scattered[runs])
-                for mean, number, scattered in ((trace, n_trace, of_x), (ref, n_ref, of_y))
-            )
-            yield model, x, y
+
+            def views(
+                mean: Tensor, number: int, scattered: Tensor | None, runs: slice = runs, m: Robust = model
+            ) -> Views:
+                return m.views(m.project(mean[runs]), number, scattered if scattered is None else scattered[runs])
+
+            if n_trace != n_ref:
+                yield model, views(trace, n_trace, of_x), views(ref, n_ref, of_y)
+            else:
+                scattered = None if of_x is None or of_y is None else torch.cat([of_x, of_y], 1)
+                both = views(torch.cat([trace, ref], 1), n_trace, scattered)
+                yield model, both.map(lambda t: t[:, :n_traces]), both.map(lambda t: t[:, n_traces:])
 
     def ln_seen_with(self, points: Tensor, number: Number) -> Tensor:
         """ln f_q at means (run, points, axis) of so many instances, all or each, for every scatter: (run, scatter, points)."""

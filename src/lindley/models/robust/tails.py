@@ -226,14 +226,14 @@ def _in_place(parts: Sequence[Tensor], factors: Sequence[Tensor], axes: slice) -
     nodes, shape = factors[0].shape[1], np.broadcast_shapes(*(part.shape[2:] for part in parts))
     of_all, term = _empty(parts[0], 1, nodes, *shape).fill_(1.0), _empty(parts[0], 1, *shape)
     if not fewer:
-        for axis in range(axes.start, axes.stop):
-            for row, rate in zip(of_all.unbind(1), rates[axis], strict=True):
-                row.addcmul_(row, last[axis], value=rate)
+        for node, row in enumerate(of_all.unbind(1)):
+            for axis in range(axes.start, axes.stop):
+                row.addcmul_(row, last[axis], value=rates[axis][node])
         return of_all, None
     shape = np.broadcast_shapes(*(part.shape[2:] for part in parts[:-1]))
     of_fewer, of_term = _empty(parts[0], 1, nodes, *shape).fill_(1.0), _empty(parts[0], 1, *shape)
-    for axis in range(axes.start, axes.stop):
-        for node, (row, row_of_fewer) in enumerate(zip(of_all.unbind(1), of_fewer.unbind(1), strict=True)):
+    for node, (row, row_of_fewer) in enumerate(zip(of_all.unbind(1), of_fewer.unbind(1), strict=True)):
+        for axis in range(axes.start, axes.stop):
             so_far = torch.mul(fewer[0][axis], first[axis][node], out=None if between else of_term).add_(1.0)
             for part, rate in zip(fewer[1:], between, strict=True):
                 so_far = torch.add(so_far, part[axis], alpha=rate[axis][node], out=of_term)
@@ -268,6 +268,8 @@ def ln_weighted_sum(terms: Tensor, ln_weights: Tensor) -> Tensor:
     if ln_weights.dim() == 2:
         ln_weights = ln_weights.reshape(*ln_weights.shape, *(1,) * (terms.dim() - 2))
     terms = torch.add(terms, ln_weights, out=room(*terms.shape))
+    if terms.numel() <= FEW:
+        return torch.logsumexp(terms, 1)
     top = terms.detach().amax(1).clamp_min_(LEAST)
     if terms.requires_grad:
         return (terms - top[:, None]).exp_().sum(1).log_().add_(top)
