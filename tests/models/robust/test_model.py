@@ -31,12 +31,32 @@ def test_all_pairs_equal_given_pairs(m: int, n: int, monkeypatch: pytest.MonkeyP
     model = make(3, 2, 5)
     trace, ref = instances(model, 7, m, 1, 0.05), instances(model, 7, n, 2, 0.05)
     ref[:, :4] = trace[:, :4, :1] + 0.05 * instances(model, 4, n, 3)
-    monkeypatch.setattr("lindley.models.robust.all_pairs.FEW", 3)  # given pairs, some at a time
+    monkeypatch.setattr("lindley.models.robust.all_pairs.FEW", 3)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.FEW_IN_VIEWS", 3)  # given pairs, some at a time
     found = torch.diagonal(model.ln_lr(*case(model, trace, ref)), dim1=1, dim2=2)
     torch.testing.assert_close(found, ln_lr(model, trace, ref), rtol=1e-9, atol=1e-7)  # views of 1e-9 are left out
     monkeypatch.setattr("lindley.models.robust.all_pairs.LEAST_WEIGHT", -math.inf)
     found = torch.diagonal(model.ln_lr(*case(model, trace, ref)), dim1=1, dim2=2)
     torch.testing.assert_close(found, ln_lr(model, trace, ref), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("worth_all", [0, 100])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 2), (3, 2)])
+def test_items_that_are_in_many_given_pairs_have_the_lrs_of_pairs_by_themselves(
+    m: int, n: int, worth_all: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Items are seen once, and the law of sources is looked up at the means of all of them, or of the given pairs alone."""
+    model = make(3, 2, 5)
+    trace, ref = instances(model, 4, m, 1, 0.05), instances(model, 3, n, 2, 0.05)
+    ref[:, 0] = trace[:, 0, :1] + 0.05 * instances(model, 1, n, 3)[:, 0]
+    i, j = [2, 0, 0, 3, 1, 2, 0], [1, 0, 1, 2, 0, 1, 2]
+    trace, ref = trace[:, i], ref[:, j]
+    alone = torch.cat([ln_lr(model, trace[:, k : k + 1], ref[:, k : k + 1]) for k in range(len(i))], 1)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.WORTH_ALL", worth_all)
+    monkeypatch.setattr("lindley.models.robust.all_pairs.FEW_IN_VIEWS", 60)
+    with torch.inference_mode():
+        found = model.ln_lr_given(*case(model, trace, ref))
+    torch.testing.assert_close(found, alone, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 2)])

@@ -62,6 +62,10 @@ class Views:
         """Every tensor (run, items, view, …) sent through ``function``."""
         return Views(self.items.map(function), function(self.ln_joint))
 
+    def cut(self, at: int) -> tuple[Views, Views]:
+        """The items before a number, and those from it on."""
+        return self.map(lambda t: t[:, :at]), self.map(lambda t: t[:, at:])
+
     @cached_property
     def ln_p(self) -> Tensor:
         """ln p(item), of all instances (run, items)."""

@@ -65,17 +65,15 @@ from torch import Tensor
 
 from lindley.models.between import Scatter
 from lindley.models.blocks import room
-from lindley.models.exponentials import ln_sum_exp
 from lindley.models.robust.all_pairs import distinct, of_given_pairs, over_views
 from lindley.models.robust.eigenbasis import Stabiliser
 from lindley.models.robust.items import Apart, Items, Numbers, Views, WaysToSee, ways_to_see
 from lindley.models.robust.kept import kept
-from lindley.models.robust.population import FREEDOM, Population, ln_background
+from lindley.models.robust.population import Population
+from lindley.models.robust.single import SingleInstance
 from lindley.models.robust.tails import (
     LN_GROSS,
     LN_SCATTER,
-    OFF_SCALES,
-    SPIKE_SCALES,
     Number,
     Offsets,
     SharedTail,
@@ -295,21 +293,14 @@ class Robust:
 
         Traces and refs of equally many instances are seen at once: for a single pair, that is half of the operations.
         """
-        of_x, of_y = (None, None) if scatter is None else (scatter.trace, scatter.ref)
-        n_traces = trace.shape[1]
         for runs, model in self._same_axes:
-
-            def views(
-                mean: Tensor, number: int, scattered: Tensor | None, runs: slice = runs, m: Robust = model
-            ) -> Views:
-                return m.views(m.project(mean[runs]), number, scattered if scattered is None else scattered[runs])
-
+            of_x, of_y = (None, None) if scatter is None else (scatter.trace[runs], scatter.ref[runs])
+            x, y = model.project(trace[runs]), model.project(ref[runs])
             if n_trace != n_ref:
-                yield model, views(trace, n_trace, of_x), views(ref, n_ref, of_y)
+                yield model, model.views(x, n_trace, of_x), model.views(y, n_ref, of_y)
             else:
                 scattered = None if of_x is None or of_y is None else torch.cat([of_x, of_y], 1)
-                both = views(torch.cat([trace, ref], 1), n_trace, scattered)
-                yield model, both.map(lambda t: t[:, :n_traces]), both.map(lambda t: t[:, n_traces:])
+                yield model, *model.views(torch.cat([x, y], 1), n_trace, scattered).cut(x.shape[1])
 
     def ln_seen_with(self, points: Tensor, number: Number) -> Tensor:
         """ln f_q at means (run, points, axis) of so many instances, all or each, for every scatter: (run, scatter, points)."""
@@ -413,37 +404,11 @@ class Robust:
 
     def ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
         """ln p(x) of single instances (run, points, axis), from ln f(x) (run, points)."""
-        usual, one, spike = self._once("single", lambda: [t[..., 0].log() for t in self.tails.chances(1)])
-        square = points**2
-        return ln_sum([usual + ln_f, one + self._ln_far(square), spike + self._ln_spiked(points, square)])
+        return self._single.ln_density(points, ln_f)
 
-    def _ln_far(self, square: Tensor) -> Tensor:
-        """Where contaminated instances lie: the background, seen with their variance; from x² (run, points, axis)."""
-        inverse, at_zero = self._once("far", self._law_of_far)
-        power = 0.5 * (FREEDOM + square.shape[-1])
-        return ln_sum_exp(at_zero[:, None] - power * torch.log1p(square @ inverse), -1) - math.log(len(OFF_SCALES))
-
-    def _law_of_far(self) -> tuple[Tensor, Tensor]:
-        scales = self._tensor([2 * s - 1 for s in OFF_SCALES])[:, None]
-        return _background(self.population.var + scales * self.var_within)
-
-    def _ln_spiked(self, points: Tensor, square: Tensor) -> Tensor:
-        """Where instances with a spike lie: the background, seen with the variance 1 + k u_f u_fᵀ of any feature."""
-        inverse, at_zero, directions, shares, ln_spread = self._once("spiked", self._law_of_spiked)
-        left = (square @ inverse)[..., None] - (points @ directions).square()[
-            :, :, None
-        ] * shares  # (run, points, k, feature)
-        terms = -0.5 * (ln_spread + (FREEDOM + points.shape[-1]) * torch.log1p(left.clamp_min(0.0)))
-        return at_zero + ln_sum_exp(terms.flatten(2), -1) - math.log(terms.shape[2] * terms.shape[3])
-
-    def _law_of_spiked(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """1/3λ and ln of the background at zero; what takes a point to its features; k/3(1 + k |u|²) and ln(1 + k |u|²)."""
-        total = self.population.var + self.var_within
-        directions = self.directions * self.var_within.sqrt()
-        k = 2 * (self._tensor(SPIKE_SCALES)[:, None] - 1)
-        spread = 1 + k * (directions**2 / total).sum(-1)[:, None]  # (run, k, feature)
-        shares = (k / spread / FREEDOM)[:, None]
-        return *_background(total), (directions / total).mT, shares, spread.log()[:, None]
+    @cached_property
+    def _single(self) -> SingleInstance:
+        return SingleInstance(self.tails, self.population.var, self.var_within, self.directions)
 
     def ln_pair(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, Tensor]:
         """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
@@ -673,9 +638,3 @@ def _scaled(logarithm: Tensor, power: Tensor, constant: Tensor) -> Tensor:
     return (logarithm * power if logarithm.requires_grad or power.requires_grad else logarithm.mul_(power)).add_(
         constant
     )
-
-
-def _background(total: Tensor) -> tuple[Tensor, Tensor]:
-    """1/3v (run, axis, scale) and ln of the background at zero (run, scale), of squared scales v (run, scale, axis)."""
-    at_zero = ln_background(torch.zeros_like(total), total)
-    return (1 / (FREEDOM * total)).mT, at_zero
