@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -12,7 +10,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,9 +20,8 @@ from lindley.experiment.folder import writable_folder
 from lindley.experiment.saved import SavedRun
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.table import Table, export_csv
+from tests.command import ENVIRONMENT, here
 from tests.experiment.conftest import make_table
-
-ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
 
 
 def lindley(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -33,24 +29,6 @@ def lindley(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
         [sys.executable, "-m", "lindley", *arguments],
         capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=ENVIRONMENT, check=False,
     )  # fmt: skip
-
-
-def here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The same in this process, which has its imports behind it: where the process itself is not what is tested."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        patch.object(sys, "argv", ["lindley", *arguments]),
-        patch.dict(os.environ, ENVIRONMENT),
-        contextlib.chdir(cwd or os.curdir),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            cli.main()
-            status = 0
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def of_children() -> float:
