@@ -42,3 +42,10 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs public data: set LINDLEY_DATA to the folder that holds it")
     return Path(folder)
+
+
+@pytest.fixture
+def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The robust model takes few steps of the same kind: for tests of what does not depend on how far it goes."""
+    for name, value in (("STEPS", 4), ("STEPS_OF_A_TRIAL", 1), ("WITHIN", (0.1, 0.3)), ("BETWEEN", (0.3, 1.0))):
+        monkeypatch.setattr(f"lindley.models.robust.fit.{name}", value)

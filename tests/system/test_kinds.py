@@ -142,6 +142,7 @@ def test_what_stands_around_a_model_exists() -> None:
     assert set(GAUSSIANISERS) == set(TRANSFORMS)
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kind_can_do_what_it_says(name: str) -> None:
     kind = KINDS[name]
