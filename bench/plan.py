@@ -37,6 +37,8 @@ class Plan:
     memory_items: tuple[int, ...] = (1000, 2000)
     memory_kernels: tuple[int, ...] = (1000, 10_000)
     memory_sources: tuple[int, ...] = (1500, 5000)
+    apart: bool = True
+    """Every case of memory in a process of its own; otherwise the first alone, to see that it works."""
 
     # Growth: the sizes along each axis, and what stays the same along the others.
     growth_sources: tuple[int, ...] = (500, 1500, 5000, 15_000, 50_000)
@@ -72,6 +74,7 @@ QUICK = Plan(
     memory_items=(600,),
     memory_kernels=(),
     memory_sources=(),
+    apart=False,
     growth_sources=(60, 120),
     growth_features=(3, 6),
     growth_kernels=(40, 80),

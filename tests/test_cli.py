@@ -18,6 +18,7 @@ from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment.folder import writable_folder
 from lindley.experiment.saved import SavedRun
+from lindley.pages.page import Picture
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.table import Table, export_csv
 from tests.command import ENVIRONMENT, here
@@ -356,7 +357,7 @@ def test_ctrl_c_ends_with_one_plain_line_and_the_same_command_goes_on(small_tabl
     assert unfinished.returncode == 2
     assert "Its run is not finished: give the same 'lindley run' again" in unfinished.stderr
 
-    answer = lindley(*arguments, cwd=tmp_path)
+    answer = here(*arguments, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert f"note: {len(kept)} of 12 parts of this experiment are finished already, and are used." in answer.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -389,19 +390,12 @@ def test_report_is_drawn_again_without_training(
         captured = capsys.readouterr()
         return int(ended.value.code or 0), captured.out, captured.err
 
+    drawn = Picture(b"<svg></svg>", b"")  # each takes a third of a second otherwise
+    monkeypatch.setattr("lindley.pages.run_drawings.picture", lambda draw: drawn)
     export_csv(make_table(), tmp_path / "panes.csv")
     out = tmp_path / "out"
-    run = [
-        "run",
-        "--data",
-        str(tmp_path / "panes.csv"),
-        "--splits",
-        "2",
-        "--models",
-        "tlm,tlm+logistic",
-        "--out",
-        str(out),
-    ]
+    table = str(tmp_path / "panes.csv")
+    run = ["run", "--data", table, "--splits", "2", "--models", "tlm,tlm+logistic", "--out", str(out)]
     code, text, err = command(*run)
     assert code == 0, err
     assert f"Report:  {out / 'report.html'}" in text

@@ -85,7 +85,10 @@ def doubtful() -> Iterator[Kind]:
         yield DOUBTFUL
 
 
-def test_one_entry_makes_a_model_at_home_everywhere(doubtful: Kind, tmp_path: Path) -> None:
+def test_one_entry_makes_a_model_at_home_everywhere(
+    doubtful: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lindley.pages.run_page.draw_pictures", lambda report, **_: {})  # takes seconds
     table = instances(60)
     trace, ref = table.values[:1], table.values[1:3]
 
