@@ -14,7 +14,9 @@ demo: .venv/installed
 	$(BIN)/lindley run demo --out results/demo
 
 # One thread a process: two processes with two threads each would wait for one another more than they work.
+# And compiled files are kept, also where the environment says otherwise: each of the processes would compile all tests again.
 test: export OMP_NUM_THREADS = 1
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
 

@@ -37,6 +37,8 @@ class Plan:
     memory_items: tuple[int, ...] = (1000, 2000)
     memory_kernels: tuple[int, ...] = (1000, 10_000)
     memory_sources: tuple[int, ...] = (1500, 5000)
+    apart: bool = True
+    """Every case of memory in a process of its own; otherwise the first alone, to see that it works."""
 
     # Units: how many of them to see what one costs; sources of the table whose splits are dealt out to workers.
     units: int = 2000
@@ -78,6 +80,7 @@ QUICK = Plan(
     memory_sources=(),
     units=4,
     split_sources=30,
+    apart=False,
     growth_sources=(60, 120),
     growth_features=(3, 6),
     growth_kernels=(40, 80),

@@ -1,7 +1,8 @@
-"""Shared by all tests: where other people's data is, and hypothesis without a deadline on noisy machines."""
+"""Shared by all tests: where other people's data is, hypothesis without a deadline on noisy machines, and what comes first."""
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -11,6 +12,28 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("lindley", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lindley")
 
+# A fifth of the time of many tests would be spent on looking for cycles among the million objects of what they import.
+gc.set_threshold(50_000, 20, 20)
+
+LONGEST = (
+    "bench/test_bench.py", "experiment/test_resume.py", "test_docs.py", "app/test_walk.py", "experiment/test_cluster.py",
+    "app/test_browser.py", "app/test_access.py", "models/robust/test_fit.py", "pages/test_browser.py", "pages/test_page.py",
+)  # fmt: skip
+"""These begin first, the longest before the others: a test of half a minute that begins last keeps one core waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, each module together, and all others in their order."""
+    folder = Path(__file__).parent
+    turns = {folder / name: turn for turn, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: it is no longer looked at for cycles."""
+    gc.collect()
+    gc.freeze()
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
@@ -19,3 +42,10 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs public data: set LINDLEY_DATA to the folder that holds it")
     return Path(folder)
+
+
+@pytest.fixture
+def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The robust model takes few steps of the same kind: for tests of what does not depend on how far it goes."""
+    for name, value in (("STEPS", 4), ("STEPS_OF_A_TRIAL", 1), ("WITHIN", (0.1, 0.3)), ("BETWEEN", (0.3, 1.0))):
+        monkeypatch.setattr(f"lindley.models.robust.fit.{name}", value)

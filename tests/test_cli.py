@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -12,7 +10,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,11 +18,11 @@ from lindley.cli import commands as cli
 from lindley.errors import LindleyError
 from lindley.experiment.folder import writable_folder
 from lindley.experiment.saved import SavedRun
+from lindley.pages.page import Picture
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.table import Table, export_csv
+from tests.command import ENVIRONMENT, here
 from tests.experiment.conftest import make_table
-
-ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
 
 
 def lindley(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -33,24 +30,6 @@ def lindley(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
         [sys.executable, "-m", "lindley", *arguments],
         capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=ENVIRONMENT, check=False,
     )  # fmt: skip
-
-
-def here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The same in this process, which has its imports behind it: where the process itself is not what is tested."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        patch.object(sys, "argv", ["lindley", *arguments]),
-        patch.dict(os.environ, ENVIRONMENT),
-        contextlib.chdir(cwd or os.curdir),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            cli.main()
-            status = 0
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def of_children() -> float:
@@ -378,7 +357,7 @@ def test_ctrl_c_ends_with_one_plain_line_and_the_same_command_goes_on(small_tabl
     assert unfinished.returncode == 2
     assert "Its run is not finished: give the same 'lindley run' again" in unfinished.stderr
 
-    answer = lindley(*arguments, cwd=tmp_path)
+    answer = here(*arguments, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert f"note: {len(kept)} of 12 parts of this experiment are finished already, and are used." in answer.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -411,19 +390,12 @@ def test_report_is_drawn_again_without_training(
         captured = capsys.readouterr()
         return int(ended.value.code or 0), captured.out, captured.err
 
+    drawn = Picture(b"<svg></svg>", b"")  # each takes a third of a second otherwise
+    monkeypatch.setattr("lindley.pages.run_drawings.picture", lambda draw: drawn)
     export_csv(make_table(), tmp_path / "panes.csv")
     out = tmp_path / "out"
-    run = [
-        "run",
-        "--data",
-        str(tmp_path / "panes.csv"),
-        "--splits",
-        "2",
-        "--models",
-        "tlm,tlm+logistic",
-        "--out",
-        str(out),
-    ]
+    table = str(tmp_path / "panes.csv")
+    run = ["run", "--data", table, "--splits", "2", "--models", "tlm,tlm+logistic", "--out", str(out)]
     code, text, err = command(*run)
     assert code == 0, err
     assert f"Report:  {out / 'report.html'}" in text

@@ -2,8 +2,9 @@
 
 A page is run from top to bottom in a folder of its own, as a reader would. Every Python block runs as it stands, with names of
 its own. Of every other block, and of indented ones, the lines that begin with ``lindley`` run, in this process. So that it does
-not take long, `smaller` gives commands small sizes, the simulated data set has few sources, and it stands in for
-``nfi-glass``. With LINDLEY_DOCS=as-written nothing is replaced, and the pages that need only named data sets run in full.
+not take long, `smaller` gives commands small sizes, the robust model takes few steps, the simulated data set has few sources,
+and it stands in for ``nfi-glass``. With LINDLEY_DOCS=as-written nothing is replaced, and the pages that need only named data
+sets run in full.
 """
 
 from __future__ import annotations
@@ -182,13 +183,18 @@ def _lindley(words: list[str]) -> int:
 
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)
 def test_a_page_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     full = AS_WRITTEN and page.name in FULL
     monkeypatch.chdir(tmp_path)
     if not full:
         few = 90 if page.name == "tutorial.md" else 240  # 240: a third of them does for 18 features, without a warning
         monkeypatch.setattr(simulated, "N_SOURCES", few)
+        request.getfixturevalue("short_search")
         stand_ins(page.name, tmp_path)
     for kind, text in blocks(page):
         capsys.readouterr()

@@ -6,8 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,7 @@ from lindley.app.server import guarded
 from lindley.app.words import Words
 from lindley.pages.pdf import attached_page
 from tests.app.conftest import HOME, PORT, Client, csv_bytes, glass, workbook
+from tests.command import here
 
 NUMBER = "2026-017"
 
@@ -46,9 +45,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = (
         "train glass.csv --model tlm --replicates 2 --source-column item --transform log10 --out glass.safetensors"
     )
-    subprocess.run(
-        [sys.executable, "-m", "lindley", *command.split()], cwd=folder, check=True, capture_output=True
-    )  # the app does so in a job; here nobody waits for its page
+    answer = here(*command.split(), cwd=folder)  # the app does so in a job; here nobody waits for its page
+    assert answer.returncode == 0, answer.stderr
     return folder / "glass.safetensors"
 
 

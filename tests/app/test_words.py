@@ -6,6 +6,7 @@ import ast
 import re
 import string
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -114,17 +115,22 @@ def _said(node: ast.expr) -> list[str]:
     return []
 
 
-USED = {text: place for place, text in (*_in_templates(), *_in_code(), *_in_commands())}
-USED |= dict.fromkeys(CHOSEN, "chosen from a list")
+@cache
+def used() -> dict[str, str]:
+    """Every sentence, and where it is said."""
+    found = {text: place for place, text in (*_in_templates(), *_in_code(), *_in_commands())}
+    return found | dict.fromkeys(CHOSEN, "chosen from a list")
 
 
 def test_every_sentence_of_the_pages_has_its_dutch() -> None:
-    lacking = [f"{place}: {text}" for text, place in USED.items() if text not in dutch() and text not in AS_IN_ENGLISH]
+    lacking = [
+        f"{place}: {text}" for text, place in used().items() if text not in dutch() and text not in AS_IN_ENGLISH
+    ]
     assert not lacking, "\n".join(lacking)
 
 
 def test_no_entry_of_the_catalogue_is_unused_or_empty() -> None:
-    assert [text for text in OWN if text not in USED] == []
+    assert [text for text in OWN if text not in used()] == []
     assert [text for text, said in OWN.items() if not isinstance(said, str) or not said.strip()] == []
 
 

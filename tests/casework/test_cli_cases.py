@@ -20,6 +20,7 @@ from lindley.errors import LindleyError
 from lindley.settings import speaking
 from lindley.system.system import load
 from tests.casework.factory import FEATURES, items, population, saved, write_csv
+from tests.command import here
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "120"}
 KEYS = {
@@ -91,7 +92,7 @@ def test_train_then_case_in_processes_of_their_own(tmp_path: Path) -> None:
     assert content["log10_lr"] == pytest.approx(system.llr(item[:1], item[1:]), abs=1e-9)
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     write_csv(tmp_path / "percent.csv", item[:1], ["K39 [%]", "Ti49", "Mn55", "Si28"])
-    answer = lindley("case", "glass.safetensors", "--trace", "percent.csv", "--ref", "r.csv", cwd=tmp_path)
+    answer = here("case", "glass.safetensors", "--trace", "percent.csv", "--ref", "r.csv", cwd=tmp_path)
     assert answer.returncode == 2
     assert answer.stdout == ""
     assert "the values are in %, and the system was trained on ppm" in answer.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -26,6 +24,7 @@ from lindley.errors import LindleyError
 from lindley.pages.validation_page import render_validation
 from lindley.table.table import Table, export_csv
 from tests.casework.validating import part, simulated, trained
+from tests.command import here
 
 HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(2)</script>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -63,6 +62,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pictures, which take longer than all the rest: for tests of figures."""
+    names = ("tippett", "ece", "pav", "coherence")
+    monkeypatch.setattr("lindley.pages.validation_page._figures", lambda validation: dict.fromkeys(names, ""))
+
+
 def test_without_criteria_figures_are_reported(files: Path, tmp_path: Path) -> None:
     result = evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path / "a" / "b")
     assert result.exit_code == 0
@@ -79,6 +85,7 @@ def test_without_criteria_figures_are_reported(files: Path, tmp_path: Path) -> N
     assert cllr["raw"]["lower"] <= cllr["raw"]["value"] <= cllr["raw"]["upper"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_exit_status_says_pass_or_fail(files: Path, tmp_path: Path) -> None:
     system, new = files / "glass.safetensors", files / "new.csv"
     passed = evaluate(system, new, "--out", tmp_path, "--criteria", files / "easy.yaml")
@@ -99,6 +106,7 @@ def test_exit_status_says_pass_or_fail(files: Path, tmp_path: Path) -> None:
     assert found["other"]["sources"] == 40
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_features_are_found_by_name_in_any_order(files: Path, tmp_path: Path) -> None:
     results = []
     for name in ("new.csv", "mixed-up.csv"):
@@ -107,6 +115,7 @@ def test_features_are_found_by_name_in_any_order(files: Path, tmp_path: Path) ->
     assert results[0] == results[1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_seed_counts(files: Path, tmp_path: Path) -> None:
     texts = []
     for seed in (0, 0, 1):
@@ -141,14 +150,14 @@ def test_errors_leave_nothing_behind(files: Path, tmp_path: Path, arguments: lis
 
 
 def test_the_command_ends_with_status_2_after_an_error(files: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lindley", "evaluate", files / "glass.safetensors", files / "seen.csv"]
-    ended = subprocess.run([*command, "--out", tmp_path / "out"], capture_output=True, text=True, check=False)
+    ended = here("evaluate", *map(str, (files / "glass.safetensors", files / "seen.csv", "--out", tmp_path / "out")))
     assert ended.returncode == 2
     assert "Error: seen: 800 of 800 measurements" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_failed_report_leaves_the_old_one(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("validation.json", "validation.html"):
         (tmp_path / name).write_text("old")
@@ -170,6 +179,7 @@ def _refuse(*_: object) -> None:
     raise PermissionError(13, "Permission denied")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_overlap_is_allowed_when_told_and_said(files: Path, tmp_path: Path) -> None:
     evaluate(files / "glass.safetensors", files / "seen.csv", "--out", tmp_path, "--allow-overlap")
     assert json.loads((tmp_path / "validation.json").read_text("utf-8"))["overlap"]["rows"] == 800
@@ -178,6 +188,7 @@ def test_overlap_is_allowed_when_told_and_said(files: Path, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_transform_and_the_units_of_the_system_are_honoured(tmp_path: Path) -> None:
     """Measurements as ratios to Si28, in ppm; the system takes log10 of the ratios. The same LRs as of the logs."""
     system = trained()

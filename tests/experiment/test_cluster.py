@@ -119,23 +119,32 @@ class Stranger:
                     self.turned_away.append(type(error).__name__)
 
 
+@pytest.fixture(scope="module")
+def disturbed(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stranger, Killer]:
+    """A run on two processes of its own: a stranger knocks, and one of them is killed where there is a SIGKILL."""
+    folder, stranger, killer = tmp_path_factory.mktemp("disturbed"), Stranger(), Killer()
+
+    def progress(doing: str, detail: str, share: float) -> None:
+        stranger(doing, detail, share)
+        if os.name == "posix":
+            killer(doing, detail, share)
+
+    with leaving_nothing():
+        run_experiment(EXPERIMENT, table, folder, executor=on_cluster(workers=2), progress=progress).write(folder)
+    return folder, stranger, killer
+
+
 @needs_keys
-@pytest.mark.usefixtures("nothing_left")
-def test_nobody_else_talks_to_the_workers(table: Table) -> None:
-    stranger = Stranger()
-    few = make_experiment(protocol=Protocol(splits=2, seed=1), models=("tlm",))
-    run_experiment(few, table, executor=on_cluster(workers=1), progress=stranger)
-    assert len(stranger.turned_away) == 2
+def test_nobody_else_talks_to_the_workers(disturbed: tuple[Path, Stranger, Killer]) -> None:
+    assert len(disturbed[1].turned_away) == 2
 
 
 @needs_keys
 @needs_sigkill
-@pytest.mark.usefixtures("nothing_left")
-def test_a_killed_worker_costs_nothing_but_time(table: Table, serial: Path, tmp_path: Path) -> None:
-    killer = Killer()
-    run_experiment(EXPERIMENT, table, tmp_path, executor=on_cluster(workers=2), progress=killer).write(tmp_path)
+def test_a_killed_worker_costs_nothing_but_time(disturbed: tuple[Path, Stranger, Killer], serial: Path) -> None:
+    folder, _, killer = disturbed
     killer.check()
-    assert_same(tmp_path, serial)
+    assert_same(folder, serial)
 
 
 @pytest.fixture(scope="module")

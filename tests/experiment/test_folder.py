@@ -436,8 +436,11 @@ class TestGroups:
         assert [run.llr("tlm", split).shape for split in range(4)] == [(15, 15)] * 4
         assert run.experiment.training.group == 4
 
-    def test_a_finished_run_of_an_earlier_version_is_read(self, tmp_path: Path, table: Table) -> None:
+    def test_a_finished_run_of_an_earlier_version_is_read(
+        self, tmp_path: Path, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It had groups of splits for every model, also where each is fitted by itself now."""
+        monkeypatch.setattr("lindley.models.flow.STEPS", 20)
         chosen = make_experiment(models=("tlm", "flow:tlm"), protocol=Protocol(splits=3, seed=2), training={"group": 2})
         units = make_units(chosen, all_in_groups=True)
         assert [unit.id for unit in units if unit.root.alone] == ["flow--tlm.01-01", "flow--tlm.02-03"]

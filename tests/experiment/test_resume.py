@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 
 from lindley.table.table import export_csv
+from tests.command import ENVIRONMENT, here
 from tests.experiment.conftest import make_table
 
-COLD, WARM = 3, 9
+COLD, WARM = 2, 10
 """Kills of the command as a user starts it, and of one that has its imports behind it, which saves seconds each."""
 UNITS = 24
 EXPERIMENT = """\
 data: panes.csv
 protocol: {splits: 42, seed: 6}
-training: {epochs: 20, group: 7}
+training: {epochs: 12, group: 7}
 output: {report: false}
 models:
   - tlm
@@ -33,7 +34,7 @@ models:
   - yeo-johnson:tlm
   - ntlm-single-pairs-n1
   - ntlm-single-pairs-n1-varying
-  - {model: ntlm-double-sources-n2, label: sources, options: {epochs: 10}}
+  - {model: ntlm-double-sources-n2, label: sources, options: {epochs: 6}}
 """
 KILLED = ["run", "panes.yaml", "--out", "killed"]
 FORKS = f"""\
@@ -42,7 +43,7 @@ import lindley.experiment.runner
 from lindley.cli.commands import main
 rename = os.replace
 def slowly(*names):
-    time.sleep(0.03)
+    time.sleep(0.05)
     rename(*names)
 for line in sys.stdin:
     child = os.fork()
@@ -61,18 +62,11 @@ for line in sys.stdin:
 """Runs the command once for every line that it reads; on request with a slow disk, where files are half-written longer."""
 
 
-def start(where: Path, out: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "lindley", "run", "panes.yaml", "--out", out]
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+def start(where: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command,
-        cwd=where,
-        env=environment,
-        text=True,
-        encoding="utf-8",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+        [sys.executable, "-m", "lindley", *KILLED],
+        cwd=where, env=ENVIRONMENT, text=True, encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
 
 
 def files(folder: Path) -> set[str]:
@@ -86,12 +80,12 @@ def half_written(folder: Path) -> set[str]:
 def wait_for(condition: Callable[[], object], alive: Callable[[], bool]) -> None:
     end = time.monotonic() + 120.0
     while time.monotonic() < end and not condition() and alive():
-        time.sleep(0.0005)
+        time.sleep(0.01)  # a fifth of the time that a file stays half-written
 
 
 def kill_cold(rng: np.random.Generator, where: Path, attempt: int) -> bool:
     """While it starts, or as soon as it has written something; whether it was hit."""
-    process = start(where, "killed")
+    process = start(where)
     before = files(where / "killed")
     if attempt == 0:
         time.sleep(rng.uniform(0.0, 1.0))
@@ -147,9 +141,8 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_killed_again_and_again_the_results_are_the_same(where: Path) -> None:
-    undisturbed = start(where, "undisturbed")
-    output, _ = undisturbed.communicate(timeout=300)
-    assert undisturbed.returncode == 0, output
+    undisturbed = here("run", "panes.yaml", "--out", "undisturbed", cwd=where)
+    assert undisturbed.returncode == 0, undisturbed.stderr
 
     networks = json.loads((where / "undisturbed" / "results.json").read_bytes())["models"]["ntlm-single-pairs-n1"]
     moment = 0.7 * networks["seconds"] / 6  # of the time that a training takes on this machine
@@ -169,7 +162,7 @@ def test_killed_again_and_again_the_results_are_the_same(where: Path) -> None:
     units = {p.stem for p in (folder / "units").glob("*.json")}
     assert 0 < len(units) < UNITS  # it was on its way, and not at the end
 
-    last = start(where, "killed")
+    last = start(where)
     output, _ = last.communicate(timeout=300)
     assert last.returncode == 0, output
     told = re.search(rf"(\d+) of {UNITS} parts of this experiment are finished already, and are used", output)
@@ -197,9 +190,8 @@ def test_leftovers_of_killed_runs_do_no_harm_and_go_in_time(where: Path) -> None
     for number, name in enumerate(sorted(half_written(folder))):
         age = 0 if number == 0 else 3600
         os.utime(folder / name, (time.time() - age, time.time() - age))
-    again = start(where, "killed")
-    output, _ = again.communicate(timeout=300)
-    assert again.returncode == 0, output
-    assert f"{UNITS} of {UNITS} parts" in output
+    again = here(*KILLED, cwd=where)
+    assert again.returncode == 0, again.stderr
+    assert f"{UNITS} of {UNITS} parts" in again.stderr
     assert len(half_written(folder)) <= 1
     assert comparable(folder) == before

@@ -23,6 +23,7 @@ from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Protocol, make_splits
 from lindley.table.table import Table
 
+pytestmark = pytest.mark.usefixtures("short_search")
 Fit = Callable[[Task], Fitted]
 WITHOUT_TRAINING: dict[str, Fit] = {
     "tlm": fit_tlm, "tlm-kde": fit_tlm_kde, "bayes": fit_bayes, "heavy-tailed": fit_heavy_tailed, "robust": fit_robust

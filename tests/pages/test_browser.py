@@ -161,8 +161,8 @@ def test_two_features_can_be_chosen_for_the_scatter_plot(browser: playwright.Bro
 
 def test_it_opens_quickly(browser: playwright.Browser, address: str) -> None:
     """Two seconds on a quiet machine; a busy one gets more, and three tries."""
-    taken = []
-    for _ in range(3):
+    taken: list[float] = []
+    while len(taken) < 3 and not any(each < 6.0 for each in taken):
         watched = Watched(browser, 1366)
         start = time.perf_counter()
         watched.page.goto(address)

@@ -112,6 +112,7 @@ def test_every_door_gives_the_same(run: SavedRun, name: str, tmp_path: Path) -> 
         np.testing.assert_allclose(llr, expected, rtol=1e-6, atol=1e-6, err_msg=door)
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize(
     "name", ["tlm+logistic", "tlm-kde+logistic+elub", "quantile:tlm+pav", "robust+kde", "ntlm-single-pairs-n1+logistic"]
 )

@@ -85,7 +85,10 @@ def doubtful() -> Iterator[Kind]:
         yield DOUBTFUL
 
 
-def test_one_entry_makes_a_model_at_home_everywhere(doubtful: Kind, tmp_path: Path) -> None:
+def test_one_entry_makes_a_model_at_home_everywhere(
+    doubtful: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lindley.pages.run_page.draw_pictures", lambda report, **_: {})  # takes seconds
     table = instances(60)
     trace, ref = table.values[:1], table.values[1:3]
 
@@ -142,6 +145,7 @@ def test_what_stands_around_a_model_exists() -> None:
     assert set(GAUSSIANISERS) == set(TRANSFORMS)
 
 
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kind_can_do_what_it_says(name: str) -> None:
     kind = KINDS[name]

@@ -25,6 +25,7 @@ from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, Side, make_split
 from lindley.table.table import Table
 
+pytestmark = pytest.mark.usefixtures("short_search")
 FEATURES = 3
 NAMES = [name for name, _ in known_names()]
 

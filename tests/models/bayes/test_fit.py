@@ -87,7 +87,7 @@ def test_one_feature_against_quadrature(replicates: list[int], ratio: float, mon
     sources = Sources.of(part.values, part.source)
     n, x = sources.count[:, None, None].astype(float), sources.means[:, 0, None, None]
     contrasts = sources.contrasts()[0]
-    u = np.linspace(-12, 12, 1201)
+    u = np.linspace(-12, 12, 601)
     ln_w, ln_b = u[:, None], u[None]
     w, b = np.exp(ln_w), np.exp(ln_b)
     scale = full_bayes.SCALE * part.values.std()

@@ -11,7 +11,7 @@ from lindley.models.neural.fit import Training, train
 from lindley.models.neural.parameters import Architecture
 from tests.models.neural.test_training import normal_sources
 
-EPOCHS = 60
+EPOCHS = 25
 
 
 @pytest.mark.parametrize("mode", ["pairs", "sources"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -267,9 +268,9 @@ def test_finite_at_extremes(alpha: float, within: float, distance: float) -> Non
         assert torch.isfinite(ln_lr).all()
 
 
-@pytest.mark.parametrize("terms", [1, 1000, 1 << 18])
-def test_many_axes_and_runs_of_unequal_nodes(terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 axes; run by run the same as alone, although runs share one table of nodes, and however few rows at a time."""
+@cache
+def of_unequal_nodes() -> tuple[TwoLevel, torch.Tensor, list[torch.Tensor]]:
+    """Two runs of 200 axes, a few points, and ln LRs of the points by each run alone."""
     rng = np.random.default_rng(3)
     within, between = np.exp(rng.normal(size=200)), np.exp(rng.normal(size=200)) * 10
     parts = [two_replicates(rng, 30, within, between, shape) for shape in (2.5, 50.0)]
@@ -277,12 +278,18 @@ def test_many_axes_and_runs_of_unequal_nodes(terms: int, monkeypatch: pytest.Mon
     two = one.map(lambda t: t.repeat(2, 1, 1))
     together = integrate_varying(two, parts)
     x = torch.from_numpy(rng.normal(size=(1, 4, 200)))
-    with monkeypatch.context() as few:
-        few.setattr("lindley.models.neural.integration.TERMS", terms)
-        ln_lr = together.ln_lr(x.repeat(2, 1, 1), x.repeat(2, 1, 1), 2, 3)
+    return together, x.repeat(2, 1, 1), [integrate_varying(one, [part]).ln_lr(x, x, 2, 3)[0] for part in parts]
+
+
+@pytest.mark.parametrize("terms", [1, 1000, 1 << 18])
+def test_many_axes_and_runs_of_unequal_nodes(terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run by run the same as alone, although runs share one table of nodes, and however few rows at a time."""
+    together, x, alone = of_unequal_nodes()
+    monkeypatch.setattr("lindley.models.neural.integration.TERMS", terms)
+    ln_lr = together.ln_lr(x, x, 2, 3)
     assert torch.isfinite(ln_lr).all()
-    for run, part in enumerate(parts):
-        torch.testing.assert_close(ln_lr[run], integrate_varying(one, [part]).ln_lr(x, x, 2, 3)[0])
+    for found, expected in zip(ln_lr, alone, strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_refuses_what_it_cannot_integrate(validation: Part) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields, is_dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +161,7 @@ def test_too_few_sources_are_refused() -> None:
 # What must not matter.
 
 
+@pytest.mark.usefixtures("short_search")
 def test_seeds_threads_runs_and_a_second_time_change_nothing() -> None:
     parts, tests = learn(draw(45, 3), splits=2)
     fitted = fit_robust(parts, [5, 6], threads=1)
@@ -187,41 +188,47 @@ def test_runs_of_other_numbers_of_axes_change_nothing() -> None:
     torch.testing.assert_close(take_runs(both, [0]).ln_lr(trace, ref), alone.ln_lr(trace, ref), rtol=1e-6, atol=1e-6)
 
 
-def test_replicates_start_where_the_first_run_ended_and_change_nothing_in_it() -> None:
-    """They take its shrinkage and few steps; how many there are, and on how many threads, changes no other run."""
-    (everything,), (test,) = learn(draw(90, 4))
+def halved(table: Table) -> tuple[Part, list[Part], tuple[torch.Tensor, torch.Tensor]]:
+    """What is learnt from, its halves, and the means of both sides of the test pairs."""
+    (everything,), (test,) = learn(table)
     sources = np.unique(everything.source)
     halves = [everything.rows(np.isin(everything.source, sources[k::2])) for k in (0, 1)]
+    return everything, halves, (torch.from_numpy(test.trace.mean)[None], torch.from_numpy(test.ref.mean)[None])
+
+
+@pytest.mark.usefixtures("short_search")
+def test_replicates_change_nothing_in_the_first_run() -> None:
+    """How many there are, and on how many threads, changes no other run."""
+    everything, halves, pairs = halved(draw(60, 3))
     alone = fit_robust([everything], [5])
     one = fit_robust([everything, halves[0]], [5, 6], replicates=1)
     both = fit_robust([everything, *halves], [5, 6, 7], threads=2, replicates=2)
-    trace, ref = (torch.from_numpy(side.mean)[None] for side in (test.trace, test.ref))
-    for fitted, run in ((one, 0), (both, 0)):
-        assert torch.equal(fitted.scalars[run], alone.scalars[0])
+    for fitted in (one, both):
+        assert torch.equal(fitted.scalars[0], alone.scalars[0])
         torch.testing.assert_close(
-            take_runs(fitted.model, [0]).ln_lr(trace, ref), alone.model.ln_lr(trace, ref), rtol=1e-12, atol=1e-12
+            take_runs(fitted.model, [0]).ln_lr(*pairs), alone.model.ln_lr(*pairs), rtol=1e-12, atol=1e-12
         )
     assert torch.equal(one.scalars[1], both.scalars[1])
     assert set(both.shrinkage) == {alone.shrinkage[0]}
     assert ((both.scalars[1:] - alone.scalars).abs().amax(-1) > 1e-3).all()  # they are fits of their own
-    anew = fit_robust(halves, [6, 7])
+
+
+def test_replicates_start_where_the_first_run_ended() -> None:
+    """They take its shrinkage and few steps, and end nearer to a fit from the usual start than to that run."""
+    everything, halves, pairs = halved(draw(90, 4))
+    both, anew = fit_robust([everything, *halves], [5, 6, 7], replicates=2), fit_robust(halves, [6, 7])
+    all_sources = take_runs(both.model, [0]).ln_lr(*pairs)
     for run in (0, 1):
-        warm, cold = (take_runs(m, [r]).ln_lr(trace, ref) for m, r in ((both.model, run + 1), (anew.model, run)))
-        all_sources = alone.model.ln_lr(trace, ref)
+        warm, cold = (take_runs(m, [r]).ln_lr(*pairs) for m, r in ((both.model, run + 1), (anew.model, run)))
         close = cold.abs() < 7  # LRs within a thousand
         assert (warm - cold)[close].abs().mean() < 0.5 * (cold - all_sources)[close].abs().mean()
 
 
-@cache
-def in_order() -> tuple[Part, Robust]:
-    """A part, and what is fitted on it."""
-    (part,), _ = learn(draw(36, 2, 3), replicates=3)
-    return part, fit_robust([part], [1]).model
-
-
+@pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("what", ["instances", "everything"])
 def test_the_order_of_rows_changes_nothing(what: str) -> None:
-    part, plainly = in_order()
+    (part,), _ = learn(draw(36, 2, 3), replicates=3)
+    plainly = fit_robust([part], [1]).model
     rng, n = np.random.default_rng(0), len(part.values)
     order = {
         "instances": np.lexsort((rng.random(n), part.source)),
@@ -231,6 +238,7 @@ def test_the_order_of_rows_changes_nothing(what: str) -> None:
     assert_equal(fit_robust([moved], [1]).model, plainly, 1e-9)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_units_of_features_change_nothing() -> None:
     """A constant added to all values, or another unit: the same LRs, up to where the steps of the fit end."""
     (part,), (test,) = learn(draw(45, 3))
@@ -243,6 +251,7 @@ def test_units_of_features_change_nothing() -> None:
         torch.testing.assert_close(model.ln_lr(x, y), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_progress_goes_up_and_an_interrupt_stops_all_runs() -> None:
     parts, _ = learn(draw(36, 2), splits=3)
     shares: list[float] = []
@@ -368,6 +377,7 @@ def test_mates_have_the_share_of_the_cost_that_they_are_to_have(mates: float) ->
     assert float((held.count * ~held.mate).sum()) == pytest.approx(5 * 66 - 60, rel=0.05)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_a_large_table_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (crossfit.MOST_KERNELS, crossfit.MOST_SOURCES) == (2000, 400)
     monkeypatch.setattr(crossfit, "MOST_KERNELS", 150)
@@ -377,6 +387,7 @@ def test_a_large_table_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isfinite(score(model, [tests[0].trace[:50]], [tests[0].ref[:50]])[0]).all()
 
 
+@pytest.mark.usefixtures("short_search")
 def test_of_very_many_sources_whole_groups_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Basis and kernels are of all sources; those of few are searched with all, whatever the seed."""
     assert fit_module.MOST_SEARCHED == 10_000
@@ -636,6 +647,7 @@ def test_the_stabiliser_finds_a_trend_and_leaves_a_level_feature_alone() -> None
     assert abs(slope[1]) < 0.12
 
 
+@pytest.mark.usefixtures("short_search")
 def test_it_is_saved_and_loaded_as_plain_tensors(tmp_path: Path) -> None:
     model, tests = fit(draw(60, 3))
     save_file(flat(model), tmp_path / "model.safetensors")
