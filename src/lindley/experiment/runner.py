@@ -404,6 +404,7 @@ def _client(stack: ExitStack, distributed: Any, address: str | None, workers: in
     cluster = distributed.LocalCluster(
         n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=0,
         host="127.0.0.1", protocol="tls://", security=security, dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any port that is free: another run may have the usual one
     )  # fmt: skip
     return stack.enter_context(distributed.Client(stack.enter_context(cluster), security=security))
 
