@@ -23,7 +23,17 @@ from torch import Tensor
 from lindley.models.blocks import at_a_time, pieces
 from lindley.models.exponentials import exp_, ln_sum_exp
 
-__all__ = ["LN_2PI", "AxisLaw", "Between", "KernelBetween", "NormalBetween", "Scatter", "coupled", "ln_sum_of_products"]
+__all__ = [
+    "LN_2PI",
+    "AxisLaw",
+    "Between",
+    "KernelBetween",
+    "NormalBetween",
+    "Scatter",
+    "coupled",
+    "factors",
+    "ln_sum_of_products",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +170,7 @@ class NormalBetween(AxisLaw):
         x, y = x - self.mean, y - self.mean
         rows = -0.5 * ((b + e) / delta * x**2 + delta.log() + 2 * LN_2PI).sum(-1)
         columns = -0.5 * ((b + d) / delta * y**2).sum(-1)
-        return _factors(x * (b / delta), y, rows, columns)
+        return factors(x * (b / delta), y, rows, columns)
 
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
@@ -172,25 +182,31 @@ class NormalBetween(AxisLaw):
         from_ref = x - y * (b / (b + e))
         return -0.5 * (from_ref**2 / given + given.log() + LN_2PI), -0.5 * (x**2 / free + free.log() + LN_2PI)
 
-    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
-        """All axes of given pairs at once, (run, pairs, axis)."""
-        b = self.var
-        delta = b * d + b * e + d * e
-        x, y = x - self.mean, y - self.mean
-        quadratic = x**2 * (b**2 / ((b + d) * delta)) + y**2 * (b**2 / ((b + e) * delta))
-        return 0.5 * (((b + d) * (b + e) / delta).log() - quadratic) + x * y * (b / delta)
+    def ln_lr_terms(self, d: Tensor, e: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """c, α, β and γ of ln LR = Σ [c − ½ α x̃² − ½ β ỹ² + γ x̃ ỹ], (run, 1, axis) each.
 
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
-        """½ Σ ln[(b+d)(b+e)/Δ] − ½ Σ x̃² b²/((b+d)Δ) − ½ Σ ỹ² b²/((b+e)Δ) + Σ x̃ (b/Δ) ỹ.
-
-        x̃ and ỹ are deviations from the mean and Δ = bd + be + de. Only the last term couples a pair.
+        x̃ and ỹ are deviations from the mean. With Δ = bd + be + de: c = ½ ln[(b+d)(b+e)/Δ], α = b²/((b+d)Δ), β = b²/((b+e)Δ)
+        and γ = b/Δ.
         """
         b = self.var
-        delta = b * d + b * e + d * e
+        total_d, total_e, delta = b + d, b + e, b * d + b * e + d * e
+        both = b / delta
+        return 0.5 * (total_d * total_e / delta).log(), both * b / total_d, both * b / total_e, both
+
+    def ln_lr_pairs(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """All axes of given pairs at once, (run, pairs, axis)."""
+        constant, of_x, of_y, of_both = self.ln_lr_terms(d, e)
         x, y = x - self.mean, y - self.mean
-        rows = 0.5 * (((b + d) * (b + e) / delta).log() - x**2 * (b**2 / ((b + d) * delta))).sum(-1)
-        columns = -0.5 * (y**2 * (b**2 / ((b + e) * delta))).sum(-1)
-        return coupled(x * (b / delta), y, rows, columns)
+        # Few passes: constant + x (γ y − ½ α x) − ½ β y².
+        by_x = torch.addcmul(of_both * y, of_x, x, value=-0.5)
+        return torch.addcmul(torch.addcmul(constant, x, by_x), of_y, y**2, value=-0.5)
+
+    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
+        """The sum of `ln_lr_terms` over axes: only its last term couples a pair."""
+        constant, of_x, of_y, of_both = self.ln_lr_terms(d, e)
+        x, y = x - self.mean, y - self.mean
+        rows, columns = (constant - 0.5 * of_x * x**2).sum(-1), -0.5 * (of_y * y**2).sum(-1)
+        return coupled(of_both * x, y, rows, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,11 +354,12 @@ class _Kernels:
 
 def coupled(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """x yᵀ + rows + columns as one matrix product, so that the (traces, refs) result is written once."""
-    left, right = _factors(x, y, rows, columns)
+    left, right = factors(x, y, rows, columns)
     return left @ right.mT
 
 
-def _factors(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+def factors(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the product that is `coupled`: x, rows and ones, and y, ones and columns."""
     ones_x, ones_y = torch.ones_like(x[..., :1]), torch.ones_like(y[..., :1])
     return torch.cat([x, rows[..., None], ones_x], -1), torch.cat([y, ones_y, columns[..., None]], -1)
 

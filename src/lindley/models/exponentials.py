@@ -12,9 +12,10 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["exp_", "ln_sum_exp"]
+__all__ = ["LN2", "LOG2_E", "exp_", "ln_sum_exp"]
 
-LOG2_E = 1 / math.log(2.0)
+LN2 = math.log(2.0)
+LOG2_E = 1 / LN2
 FEW = 1 << 11
 """Terms of which the operations are counted, and not the passes over them."""
 

@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LN10, LLRs
-from lindley.models.neural import batches as of_batches
 from lindley.models.neural.batches import Evaluation, PairBatches, SourceBatches, _at, n_batches
 from lindley.models.neural.program import _to
 from lindley.table.splits import Part, Side
@@ -30,10 +29,10 @@ def epoch_of(batches: PairBatches, epoch: int, run: int = 0) -> tuple[Pairs, Pai
     dealt = batches.deal(torch.tensor([epoch]))
     for b in range(len(batches.rows)):
         row, column = (_at(p[b], dealt.source)[run].tolist() for p in (batches.rows, batches.columns))
-        weight, sign = batches.take(dealt, b)[2][run], batches.sign[b][0]
+        weight = batches.take(dealt, b)[1].signed()[run]
         kinds: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
         for i, j in weight.nonzero().tolist():
-            kinds[int(sign[i, j] > 0)].append((row[i], column[j]))
+            kinds[int(weight[i, j] > 0)].append((row[i], column[j]))
         same.append(kinds[0])
         different.append(kinds[1])
     return same, different
@@ -77,19 +76,18 @@ def test_traces_and_refs_are_those_of_the_sources() -> None:
     part = sources(1, 23, 2, 2)
     batches = PairBatches.of([part], 10, 1, [0], F64)
     dealt = batches.deal(torch.tensor([0]))
-    x, y, _ = batches.take(dealt, 1)
+    items, _ = batches.take(dealt, 1)
     rows, columns = (_at(p[1], dealt.source)[0].numpy() for p in (batches.rows, batches.columns))
-    np.testing.assert_array_equal(x[0].numpy(), part.trace.values[rows])
-    np.testing.assert_array_equal(y[0].numpy(), part.ref.values[columns])
+    np.testing.assert_array_equal(items[0].numpy(), np.r_[part.trace.values[rows], part.ref.values[columns]])
 
 
 def test_weights_make_a_cllr() -> None:
     """Each batch weighs both kinds of pairs one half, per pair of its own."""
     batches = PairBatches.of([sources(1, 64, 2, 2), sources(2, 61, 2, 2)], 10, 1, [0, 1], F64)
-    for b, sign in enumerate(batches.sign):
-        weight = batches.take(batches.deal(torch.tensor([0])), b)[2]
-        for kind in (sign < 0, sign > 0):
-            torch.testing.assert_close((weight * kind).sum((1, 2)) * np.log(2), torch.full((2,), 0.5, dtype=F64))
+    for b in range(len(batches.rows)):
+        weight = batches.take(batches.deal(torch.tensor([0])), b)[1].signed()
+        for kind in (-weight, weight):
+            torch.testing.assert_close(kind.clamp_min(0).sum((1, 2)) * np.log(2), torch.full((2,), 0.5, dtype=F64))
 
 
 def test_sources_without_a_ref_are_traces_only() -> None:
@@ -109,7 +107,7 @@ def test_source_batches_hold_all_instances() -> None:
     for epoch in range(2):
         dealt = batches.deal(torch.tensor([epoch]))
         slots = enumerate(batches.there_rows)
-        seen = torch.cat([batches.take(dealt, batch)[0][0][there[0]] for batch, there in slots])
+        seen = torch.cat([_at(batches.rows[batch], dealt)[0][there[0]] for batch, there in slots])
         assert sorted(seen.tolist()) == list(range(33))
     for code, source in enumerate(np.unique(part.source)):
         ours = batches.instances[0, code][batches.there[0, code] > 0].numpy()
@@ -119,21 +117,21 @@ def test_source_batches_hold_all_instances() -> None:
 def test_batches_that_are_alike_share_their_memory() -> None:
     for n in (1051, 1052):
         batches = PairBatches.of([sources(1, n, 2, 2)] * 3, 50, 1, [0, 1, 2], F64)
-        assert len({t.data_ptr() for t in batches.sign}) <= 2  # of 50 and of 51 sources
         assert len({t.data_ptr() for t in batches.band}) <= 5  # of even n, those before, across and after the middle
         assert len(batches.band) == 21
+        assert all(
+            t.untyped_storage().size() <= 8 * 51 * (51 + n // 2 + 1) for t in batches.band
+        )  # runs share theirs, too
 
 
-@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 30), st.integers(0, 5), st.integers(1, 200))
-def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched: int, seed: int, block: int) -> None:
-    """Of runs of different sizes, with sources that have no ref: padding counts for nothing, nor do the blocks."""
+@given(st.integers(2, 9), st.integers(2, 9), st.integers(0, 30), st.integers(0, 5))
+def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched: int, seed: int) -> None:
+    """Of runs of different sizes, with sources that have no ref: padding counts for nothing."""
     parts: list[Part] = [sources(1, first, np.where(np.arange(first) == 1, 1, 2), 2), sources(2, second, 2, 2)]
     evaluation = Evaluation.of(parts, F64, n_watched, [seed, 1])
-    n, m = evaluation.x.shape[1], evaluation.y.shape[1]
+    n, m = evaluation.weights.traces.shape[1], evaluation.weights.refs.shape[1]
     ln_lr = torch.from_numpy(np.random.default_rng(seed).normal(0, 30, (2, n, m)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(of_batches, "VALIDATED", block)
-        found = evaluation.cllr(lambda rows: ln_lr[:, rows].clone())
+    found = evaluation.weights.cost(ln_lr)
     for run, part in enumerate(parts):
         is_same = part.trace.source[:, None] == part.ref.source
         own = ln_lr[run, : len(part.trace.source), : len(part.ref.source)].numpy()
@@ -142,8 +140,8 @@ def test_evaluation_is_the_cllr_of_all_pairs(first: int, second: int, n_watched:
 
         weight, sign = evaluation.watched_weight[run], evaluation.watched_sign[run]
         used = weight > 0
-        sides = zip((evaluation.watched_x, evaluation.watched_y), (part.trace, part.ref), strict=True)
-        row, column = ([_item(v, side) for v in values[run][used].numpy()] for values, side in sides)
+        sides = zip(evaluation.watched[run][used].T, (part.trace, part.ref), strict=True)
+        row, column = ([_item(v, side) for v in evaluation.items[run][which].numpy()] for which, side in sides)
         assert len({*zip(row, column, strict=True)}) == int(used.sum())
         np.testing.assert_array_equal(sign[used] < 0, is_same[row, column])
         assert int((sign[used] > 0).sum()) == min(n_watched, int((~is_same).sum()))

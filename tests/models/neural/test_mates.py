@@ -32,10 +32,10 @@ def test_validation_costs_what_the_figures_say(mates: float) -> None:
     evaluation = Evaluation.of(parts, torch.float64, 5, [0, 1])
     rng = np.random.default_rng(0)
     matrices = [rng.normal(size=p.is_mate.shape) + 2 * p.is_mate for p in parts]
-    padded = torch.zeros((2, evaluation.x.shape[1], evaluation.y.shape[1]), dtype=torch.float64)
+    padded = torch.zeros_like(evaluation.weights.signed())
     for run, matrix in enumerate(matrices):
         padded[run, : matrix.shape[0], : matrix.shape[1]] = torch.from_numpy(matrix)
-    found = evaluation.cllr(lambda rows: padded[:, rows] * math.log(10)).tolist()
+    found = evaluation.weights.cost(padded * math.log(10)).tolist()
     assert found == pytest.approx([cllr(p.llrs(m)) for p, m in zip(parts, matrices, strict=True)])
 
 
@@ -46,7 +46,7 @@ def test_batches_of_pairs_weigh_mates(mates: float) -> None:
     batches = PairBatches.of([train], 1000, 2, [0], torch.float64)
     assert len(batches.rows) == 1
     dealt = batches.deal(torch.tensor([1]))
-    _, _, weight = batches.take(dealt, 0)
+    weight = batches.take(dealt, 0)[1].signed()
     row, column = (_at(p[0], dealt.source) for p in (batches.rows, batches.columns))
     names, first = np.unique(train.source, return_index=True)
     group = train.groups[first]

@@ -14,7 +14,7 @@ from lindley.evaluation import analyse_axes, cllr
 from lindley.llrs import LLRs
 from lindley.models.between import NormalBetween
 from lindley.models.fitting import find_spikes
-from lindley.models.neural.batches import PairBatches
+from lindley.models.neural.batches import PairBatches, SourceBatches, _at
 from lindley.models.neural.fit import Training, train
 from lindley.models.neural.parameters import ORTHONORMAL_KINDS, Architecture, Parameters
 from lindley.models.neural.program import Program
@@ -127,10 +127,10 @@ def test_the_sources_loss_and_its_store(counts: int | str) -> None:
     part = sources(1, n, replicates, 3)  # type: ignore[arg-type]
     training = Training("sources", epochs=3, batch=20, watched=0, learning_rate=0.0, dtype=torch.float64)
     program = Program(Architecture("single", 2), training, [part], [part], [0], None)
-    model = program.net()
+    model, batches = program.net(), cast(SourceBatches, program.batches)
 
     def batch_of(batch: int) -> list[int]:
-        return program.batches.take(program.batches.deal(program.epoch), batch)[0][0].tolist()  # type: ignore[arg-type]
+        return _at(batches.rows[batch], batches.deal(program.epoch))[0].tolist()
 
     def loss(batch: int) -> float:
         return program._loss(model, program.batches.deal(program.epoch), batch).item()
@@ -148,7 +148,7 @@ def test_the_sources_loss_and_its_store(counts: int | str) -> None:
 
     assert loss(0) == pytest.approx(expected(0, batch_of(0)), rel=1e-9)
     assert loss(1) == pytest.approx(expected(1, batch_of(0) + batch_of(1)), rel=1e-9)
-    assert int(program.stored.sum()) == len(part.values)
+    assert int(batches.stored.sum()) == len(part.values)
     program.epoch += 1
     assert loss(0) == pytest.approx(expected(0, list(range(n))), rel=1e-9)
 

@@ -9,22 +9,19 @@ A shuffle is cheap: the items stand in a random order, drawn once per run, and e
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from lindley.llrs import Floats
-from lindley.models.blocks import at_a_time, pieces
+from lindley.models.exponentials import LOG2_E
+from lindley.models.neural.cost import PairWeights, rows_of
 from lindley.table.splits import Part, Side, choose_pairs
 
 __all__ = ["Dealt", "Evaluation", "MateWeights", "PairBatches", "Shuffle", "SourceBatches", "n_batches"]
-
-LN2 = math.log(2.0)
 
 
 def n_batches(n: int, size: int) -> int:
@@ -104,29 +101,39 @@ class MateWeights:
             group.append(np.unique(part.groups[first], return_inverse=True)[1].astype(np.float64))
         return cls(_padded(group, torch.float64).long(), torch.tensor(ratio, dtype=dtype)[:, None, None])
 
-    def between(self, row: Tensor, column: Tensor) -> Tensor:
-        """Of pairs of sources (run, rows) and (run, columns): (run, rows, columns)."""
-        of_row, of_column = (self.group.gather(1, which) for which in (row, column))
-        return torch.where(of_row[..., None] == of_column[:, None], self.ratio, 1.0)
+    def between(self, row: Tensor, column: Tensor) -> WeightsOfMates:
+        """Of all pairs of sources (run, rows) and (run, columns)."""
+        return WeightsOfMates(self.group.gather(1, row), self.group.gather(1, column), self.ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsOfMates:
+    """What pairs of sources weigh (run, rows, columns), made of those that are asked for: there may be very many."""
+
+    row: Tensor  # group of the source of every row (run, rows)
+    column: Tensor  # (run, columns)
+    ratio: Tensor  # (run, 1, 1)
+
+    def __getitem__(self, part: tuple[slice, slice]) -> Tensor:
+        """Of some runs and some of their rows (run, rows, columns)."""
+        runs, rows = part
+        is_mate = self.row[runs, rows, None] == self.column[runs, None]
+        return torch.where(is_mate, self.ratio[runs], 1.0)
+
+    def total(self, row: Tensor, column: Tensor) -> Tensor:
+        """Σ of all pairs (run,), of rows and columns that weigh 1 or 0 themselves."""
+        of_group = torch.zeros_like(column).scatter_add(1, self.column, column)
+        mates = (row * of_group.gather(1, self.row)).sum(1)
+        return row.sum(1) * column.sum(1) + (self.ratio[:, 0, 0] - 1) * mates
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All pairs of a part of every run: which are same-source, and what each kind weighs, without a list of them."""
+    """All pairs of a part of every run, without a list of them, and some that are watched axis by axis."""
 
-    x: Tensor  # traces (run, n, feature), their first instance
-    y: Tensor  # refs (run, m, feature), their first instance
-    there_x: Tensor  # 1, or 0 for padding (run, n)
-    there_y: Tensor  # (run, m)
-    own: Tensor  # which ref is of the same source as a trace (run, n, 1); 0 where there is none
-    has_own: Tensor  # whether there is one (run, n, 1)
-    weight_same: Tensor  # of the pair with it (run, n, 1); 0 where there is none
-    weight_different: Tensor  # of each other pair (run,)
-    mates: MateWeights | None  # where some of them weigh more or less
-    source_x: Tensor  # number of the source of each trace, as `MateWeights` counts (run, n)
-    source_y: Tensor  # (run, m)
-    watched_x: Tensor  # traces of the pairs on which axes are watched (run, pairs, feature)
-    watched_y: Tensor  # and their refs
+    items: Tensor  # traces, and then refs (run, n + m, feature), their first instance
+    weights: PairWeights  # as in Cllr
+    watched: Tensor  # which items make the pairs on which axes are watched: trace and ref (run, pairs, 2)
     watched_sign: Tensor  # −1 for a same-source pair, +1 for a different-source pair (run, pairs)
     watched_weight: Tensor  # (run, pairs); 0 for padding
 
@@ -134,54 +141,37 @@ class Evaluation:
     def of(cls, parts: Sequence[Part], dtype: torch.dtype, n_watched: int, seeds: Sequence[int]) -> Evaluation:
         """The pairs of the parts; ``n_watched`` different-source pairs per run are watched axis by axis."""
         columns: dict[str, list[Floats]] = {}
-        weight_different = []
         for part, seed in zip(parts, seeds, strict=True):
             trace, ref = part.trace, part.ref
             x, y = _first(trace), _first(ref)
             i, j, k, l = choose_pairs(trace, ref, n_watched, (seed, 1))
-            own, weight = np.zeros((len(x), 1)), np.zeros((len(x), 1))
-            own[i, 0], weight[i, 0] = j, 0.5 / LN2 / max(1, len(i))
+            # The ref of a trace whose source has none is one behind the others, which weighs nothing.
+            own, behind = np.full((len(x), 1), len(y)), int(len(i) < len(x))
+            own[i, 0] = j
             n_different, ratio = float(len(x) * len(y) - len(i)), part.mate_ratio
             if ratio != 1.0:
                 n_different += (ratio - 1) * np.count_nonzero(part.is_mate)
-            weight_different.append(0.5 / LN2 / max(1.0, n_different))
-            names = np.unique(part.source)
+            names, half = np.unique(part.source), 0.5 * LOG2_E
             each = {
-                "x": x, "y": y, "there_x": np.ones(len(x)), "there_y": np.ones(len(y)), "own": own, "weight_same": weight,
+                "x": x, "y": np.pad(y, ((0, behind), (0, 0))), "traces": np.ones(len(x)),
+                "refs": np.pad(np.ones(len(y)), (0, behind)), "own": own, "is_pair": own < len(y),
+                "different": np.array([n_different]),
                 "source_x": np.searchsorted(names, trace.source), "source_y": np.searchsorted(names, ref.source),
-                "watched_x": x[np.r_[i, k]], "watched_y": y[np.r_[j, l]],
+                "watched": np.c_[np.r_[i, k], np.r_[j, l]],
                 "watched_sign": np.r_[np.full(len(i), -1.0), np.ones(len(k))],
-                "watched_weight": np.r_[weight[i, 0], np.full(len(k), 0.5 / LN2 / max(1, len(k)))],
+                "watched_weight": np.r_[np.full(len(i), half / max(1, len(i))), np.full(len(k), half / max(1, len(k)))],
             }  # fmt: skip
             for name, values in each.items():
                 columns.setdefault(name, []).append(values)
-        whole = {name: _padded(columns.pop(name), torch.int64) for name in ("own", "source_x", "source_y")}
+        whole = {name: _padded(columns.pop(name), torch.int64) for name in ("own", "watched", "source_x", "source_y")}
         real = {name: _padded(values, dtype) for name, values in columns.items()}
-        return cls(
-            **whole, **real, has_own=real["weight_same"] > 0, mates=MateWeights.of(parts, dtype),
-            weight_different=torch.tensor(weight_different, dtype=dtype),
-        )  # fmt: skip
-
-    def cllr(self, ln_lr: Callable[[slice], Tensor]) -> Tensor:
-        """Cllr of every run (run,), from the ln LRs of some of the traces with all refs (run, rows, m) at a time.
-
-        They are written over.
-        """
-        total = torch.zeros_like(self.weight_different)
-        for rows in pieces(self.x.shape[1], at_a_time(VALIDATED, self.x) // max(1, len(self.x) * self.y.shape[1])):
-            found, own = ln_lr(rows), self.own[:, rows]
-            of_same = found.gather(2, own)
-            total = total + (self.weight_same[:, rows] * softplus(-of_same)).sum((1, 2))
-            cost = softplus(found.scatter_(2, own, of_same.masked_fill(self.has_own[:, rows], -torch.inf)))
-            if self.mates is not None:
-                cost = cost * self.mates.between(self.source_x[:, rows], self.source_y)
-            of_different = (self.there_x[:, None, rows] @ cost @ self.there_y[..., None])[:, 0, 0]
-            total = total + self.weight_different * of_different
-        return total
-
-
-VALIDATED = 1 << 18
-"""Pairs that are validated at a time on a processor, over all runs: 1 MiB, which it keeps close at hand."""
+        traces, refs, is_pair, different = (real.pop(name) for name in ("traces", "refs", "is_pair", "different"))
+        items = torch.cat([real.pop("x"), real.pop("y")], 1)
+        whole["watched"][..., 1] += traces.shape[1]
+        mates = MateWeights.of(parts, dtype)
+        of_others = None if mates is None else mates.between(whole["source_x"], whole["source_y"])
+        weights = PairWeights.as_cllr(traces, refs, whole["own"], is_pair, different[:, 0], of_others)
+        return cls(items, weights, whole["watched"], **real)
 
 
 def _first(side: Side) -> Floats:
@@ -213,11 +203,9 @@ class PairBatches:
     circle: Tensor  # places 0, 1, … n − 1, 0, … of the order, once around and on (run, n + h + 1)
     rows: list[Places]  # per batch: places of the traces
     columns: list[Places]  # per batch: places of the refs in the circle, those from its first trace on
-    sign: list[Tensor]  # per batch: −1 for a same-source pair, else 1 (1, size, size + h)
-    band: list[Tensor]  # per batch: 1 for a pair of the batch, else 0 (run, size, size + h); few of them differ
-    weight: (
-        list[Tensor] | None
-    )  # per batch: what its pairs weigh (run, size, size + h), where that is alike in all epochs
+    there: list[Tensor]  # per batch: 1 for a trace that is there, else 0 (run, size)
+    band: list[Tensor]  # per batch: 1 for a pair of different sources, else 0 (run, size, size + h); few of them differ
+    weights: list[PairWeights] | None  # per batch, where they are alike in all epochs
     mates: MateWeights | None
 
     @classmethod
@@ -232,47 +220,51 @@ class PairBatches:
         n = [len(part.trace.source) for part in parts]
         full = torch.tensor(n)[:, None, None]
         reach = max(k // 2 for k in n)
-        rows, columns = [], []
-        sign: list[Tensor] = []
+        rows, columns, there = [], [], []
         band: list[Tensor] = []
-        for positions, there in _slots(n, n_batches(min(n), size)):
+        for positions, is_there in _slots(n, n_batches(min(n), size)):
             ahead = torch.arange(positions.shape[1] + reach)
             step = ahead - torch.arange(positions.shape[1])[:, None]  # (size, size + h): how far ahead the ref stands
             facing = (2 * step == full) & (2 * positions[..., None] < full)
-            meets = (step >= 0) & ((2 * step < full) | facing) & there[..., None]
+            meets = (step > 0) & ((2 * step < full) | facing) & is_there[..., None]
             rows.append(_places(positions))
             columns.append(_places(positions[:, :1] + ahead))
-            sign.append(_one_of(sign, torch.where(step == 0, -1.0, 1.0).to(dtype)[None]))
-            band.append(_one_of(band, meets.to(dtype)))
+            there.append(is_there.to(dtype))
+            alike = bool((meets == meets[:1]).all())
+            band.append(_one_of(band, (meets[:1] if alike else meets).to(dtype).expand(len(n), -1, -1)))
         circle = torch.arange(max(n) + reach + 1) % full[..., 0]
-        mates, weight = MateWeights.of(parts, dtype), None
+        mates, weights = MateWeights.of(parts, dtype), None
         if mates is None and all(len(part.ref.source) == k for part, k in zip(parts, n, strict=True)):
-            known = {(id(s), id(b)): _as_cllr(b * (s < 0), b * (s > 0)) for s, b in zip(sign, band, strict=True)}
-            weight = [known[id(s), id(b)] for s, b in zip(sign, band, strict=True)]
+            weights = [_weights_in_band(t, torch.ones_like(b[:, 0]), b) for t, b in zip(there, band, strict=True)]
         return cls(
-            x, y, has_ref, Shuffle.draw(n, epochs, seeds), circle, rows, columns, sign, band, weight, mates
+            x, y, has_ref, Shuffle.draw(n, epochs, seeds), circle, rows, columns, there, band, weights, mates
         )  # fmt: skip
 
     def deal(self, epoch: Tensor) -> Dealt:
         """The sources in the order of an epoch, for `take` to cut batches out of."""
         around = self.sources.of(epoch).gather(1, self.circle)
         trace = around[:, : self.x.shape[1]]
-        return Dealt(around, self.x.take_along_dim(trace[..., None], 1), self.y.take_along_dim(around[..., None], 1))
+        return Dealt(around, rows_of(self.x, trace), rows_of(self.y, around))
 
-    def take(self, dealt: Dealt, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Traces (run, size, feature), refs (run, size + h, feature) and the weights of their pairs."""
+    def take(self, dealt: Dealt, batch: int) -> tuple[Tensor, PairWeights]:
+        """Traces and then refs (run, size + size + h, feature), and the weights of their pairs."""
         rows, columns = self.rows[batch], self.columns[batch]
-        if self.weight is not None:
-            weight = self.weight[batch]
+        if self.weights is not None:
+            weights = self.weights[batch]
         else:
-            row, column = _at(rows, dealt.source), _at(columns, dealt.source)
-            pairs = self.band[batch] * self.has_ref.gather(1, column)[:, None]
-            same = pairs * (self.sign[batch] < 0)
-            different = pairs - same
+            row, column, band = _at(rows, dealt.source), _at(columns, dealt.source), self.band[batch]
             if self.mates is not None:
-                different = different * self.mates.between(row, column)
-            weight = _as_cllr(same, different)
-        return _at(rows, dealt.x), _at(columns, dealt.y), weight
+                band = band * self.mates.between(row, column)[:, :]
+            weights = _weights_in_band(self.there[batch], self.has_ref.gather(1, column), band)
+        return torch.cat([_at(rows, dealt.x), _at(columns, dealt.y)], 1), weights
+
+
+def _weights_in_band(there: Tensor, has_ref: Tensor, band: Tensor) -> PairWeights:
+    """Of traces (run, size) and the refs from the first one's on (run, size + h), those of the same source on the diagonal."""
+    size = there.shape[1]
+    own = torch.arange(size, device=there.device)[:, None].expand(len(there), -1, -1)
+    is_pair, different = (there * has_ref[:, :size])[..., None], (band * has_ref[:, None]).sum((1, 2))
+    return PairWeights.as_cllr(there, has_ref, own, is_pair, different, band)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,21 +293,16 @@ def _at(places: Places, values: Tensor) -> Tensor:
     return values.take_along_dim(places if values.ndim == 2 else places[..., None], 1)
 
 
-def _as_cllr(same: Tensor, different: Tensor) -> Tensor:
-    """What each pair weighs in Cllr (run, …), of what it weighs among those of its kind: each kind has one half."""
-    n_same, n_different = (k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
-    return (same / n_same + different / n_different) * (0.5 / LN2)
-
-
 @dataclass(frozen=True, eq=False)
 class SourceBatches:
-    """Batches of sources with all their instances."""
+    """Batches of sources with all their instances, which are compared with each other and with all that came before."""
 
     instances: Tensor  # (run, source, replicate, feature)
     there: Tensor  # (run, source, replicate): 1, or 0 for padding
     sources: Shuffle
     rows: list[Places]  # per batch: places of its sources
     there_rows: list[Tensor]  # per batch: which of them are there (run, size)
+    stored: Tensor  # 1 for instances that came in a batch already (run, source, replicate)
     mates: MateWeights | None
 
     @classmethod
@@ -334,19 +321,39 @@ class SourceBatches:
             instances[run, code[rows], rank] = part.values[rows]
             there[run, code[rows], rank] = 1
         slots = _slots(n, n_batches(min(n), size))
-        shuffle = Shuffle.draw(n, epochs, seeds)
+        is_there = torch.from_numpy(there).to(dtype)
         return cls(
-            torch.from_numpy(instances).to(dtype), torch.from_numpy(there).to(dtype), shuffle,
+            torch.from_numpy(instances).to(dtype), is_there, Shuffle.draw(n, epochs, seeds),
             [_places(positions) for positions, _ in slots], [there_rows for _, there_rows in slots],
-            MateWeights.of(parts, dtype),
+            torch.zeros_like(is_there), MateWeights.of(parts, dtype),
         )  # fmt: skip
 
     def deal(self, epoch: Tensor) -> Tensor:
         """The sources in the order of an epoch (run, source), for `take` to cut batches out of."""
         return self.sources.of(epoch)
 
-    def take(self, dealt: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Sources (run, size), their instances (run, size, replicate, feature), and which of those are there."""
-        source = _at(self.rows[batch], dealt)
-        instances = self.instances.take_along_dim(source[..., None, None], 1)
-        return source, instances, self.there.take_along_dim(source[..., None], 1) * self.there_rows[batch][..., None]
+    def take(self, dealt: Tensor, batch: int) -> tuple[Tensor, PairWeights]:
+        """Instances of a batch and then all instances (run, …, feature), and the weights of their pairs.
+
+        The batch is stored. What is not stored yet weighs nothing.
+        """
+        source, replicates = _at(self.rows[batch], dealt), self.there.shape[2]
+        present = rows_of(self.there, source) * self.there_rows[batch][..., None]
+        self.stored.scatter_reduce_(1, source[..., None].expand_as(present), present, "amax")
+        traces, refs, number = present.flatten(1), self.stored.flatten(1), present.sum(2)
+
+        # A source of the batch is stored, too. Of its instances, one is compared with those that follow.
+        replicate = torch.arange(replicates, device=source.device)
+        own = (source[..., None] * replicates + replicate).repeat_interleave(replicates, 1)
+        is_pair = (present[..., None] * present[..., None, :]).triu(1).flatten(1, 2)
+        itself = (number**2).sum(1)
+        if self.mates is None:
+            of_others = None
+            different = traces.sum(1) * refs.sum(1) - itself
+        else:
+            everyone = torch.arange(self.there.shape[1], device=source.device).expand(len(source), -1)
+            of_others = self.mates.between(*(s.repeat_interleave(replicates, 1) for s in (source, everyone)))
+            different = of_others.total(traces, refs) - self.mates.ratio[:, 0, 0] * itself
+        weights = PairWeights.as_cllr(traces, refs, own, is_pair, different, of_others)
+        items = torch.cat([rows_of(self.instances.flatten(2), source), self.instances.flatten(2)], 1)
+        return items.reshape(len(source), -1, self.instances.shape[-1]), weights

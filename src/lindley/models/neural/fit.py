@@ -1,7 +1,7 @@
 """Train the paper's neural two-level models of all runs, on Cllr.
 
-A run comes out the same whether it is trained alone or among 21. On a CPU the runs make two programs, side by side; on a
-GPU one.
+A run comes out the same whether it is trained alone or among 21. On a CPU the runs make two programs, side by side, in two
+processes if it takes a while; on a GPU one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.blocks import or_stop
 from lindley.models.fitting import Fitted, History, Task, require_device
+from lindley.models.neural.apart import run_apart
 from lindley.models.neural.batches import n_batches
 from lindley.models.neural.parameters import Architecture, Parameters
 from lindley.models.neural.program import Program, Progress, Training
@@ -35,6 +36,8 @@ WORKERS = 2
 Steps are short, and two OpenMP threads would meet at a barrier hundreds of times in each. On a machine with other work to
 do they wait there for each other: an epoch of 90 ms was seen to take 7 s. Runs have nothing to wait for.
 """
+WORTH_A_PROCESS = 15.0
+"""Seconds that a program takes, as it is estimated, from which on it has a process of its own; starting one takes two."""
 PRETRAINING_VALIDATION = 1 / 3
 """Share of the sources of a table for pretraining that chooses the epoch."""
 
@@ -144,17 +147,30 @@ def train(
             if progress is not None:
                 progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
 
-        return programs[number].run(report)
+        program = programs[number]
+        return program.run(report) if isinstance(program, Program) else run_apart(program, report)
 
-    programs = [
-        Program(
-            architecture, training, [train_parts[r] for r in runs], [validate_parts[r] for r in runs],
-            [seeds[r] for r in runs], None if start is None else take_runs(start, runs),
-        )
-        for runs in groups
-    ]  # fmt: skip
-    results = or_stop(one, len(groups), threads if training.device == "cpu" else 1, stop)
+    side_by_side = threads if training.device == "cpu" else 1
+    programs: list[Program | tuple[Any, ...]] = []
+    for number, runs in enumerate(groups):
+        learn, validate = [train_parts[r] for r in runs], [validate_parts[r] for r in runs]
+        arguments = (
+            architecture, training, learn, validate, [seeds[r] for r in runs],
+            None if start is None else take_runs(start, runs),
+        )  # fmt: skip
+        alone = number == 0 or side_by_side == 1 or _seconds(training, learn, validate) < WORTH_A_PROCESS
+        programs.append(Program(*arguments) if alone else arguments)
+    results = or_stop(one, len(groups), side_by_side, stop)
     return _joined(results, [run for runs in groups for run in runs])
+
+
+def _seconds(training: Training, learn: Sequence[Part], validate: Sequence[Part]) -> float:
+    """About how long a program takes on a core: 2 ms a step, and 5 ns for each pair."""
+    all_pairs = training.mode == "sources"
+    pairs = sum(float(len(part.source) if all_pairs else len(part.trace.source)) ** 2 for part in learn)
+    pairs += sum(float(len(part.trace.source) * len(part.ref.source)) for part in validate)
+    steps = n_batches(len(learn[0].trace.source), training.batch) + 1
+    return training.epochs * (2e-3 * steps + 5e-9 * pairs)
 
 
 def _groups(parts: Sequence[Part], training: Training) -> list[list[int]]:

@@ -267,7 +267,7 @@ class _Items:
         different = pairs - same
         if self.mates is not None:
             everyone = torch.arange(pairs.shape[1], device=pairs.device).expand(len(pairs), -1)
-            different = different * self.mates.between(everyone, everyone)
+            different = different * self.mates.between(everyone, everyone)[:, :]
         of_same, of_different = (k / k.sum((1, 2), keepdim=True).clamp_min(1) for k in (same, different))
         return of_same, of_different
 

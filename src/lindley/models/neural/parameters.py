@@ -67,42 +67,40 @@ SQUARINGS, DEGREE = 6, 8
 
 
 class _Exponential(torch.autograd.Function):
-    """exp(K) and its gradient: matrix products alone, and few of them.
+    """exp(K) = (Taylor polynomial of K/2ˢ)^(2ˢ) and its gradient: matrix products alone, and few of them.
 
     ``torch.matrix_exp`` chooses its degree on the host, by the norm, which a CUDA graph cannot hold. With the gradient G of a
-    cost by exp(K), the gradient by K is the upper right block of
-
-        exp [[Kᵀ, G], [0, Kᵀ]]
-
-    (Higham 2008, *Functions of Matrices*, 3.2 and 3.6): one more exponential, in place of going back through every product.
+    cost by exp(K), the gradient by K is the derivative of exp at Kᵀ in the direction of G (Higham 2008, *Functions of
+    Matrices*, 3.2). It goes through the same polynomial and squarings, whose results are there already: each product A B adds a
+    derivative A′ B + A B′.
     """
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor) -> Tensor:
         """exp(K) of every run."""
-        ctx.save_for_backward(matrix)
-        return _exponential(matrix)
+        small = matrix / 2**SQUARINGS
+        identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand_as(matrix)
+        sums = [torch.add(identity, small, alpha=1 / DEGREE)]
+        for degree in range(DEGREE - 1, 0, -1):  # Horner's scheme
+            sums.append(torch.baddbmm(identity, small, sums[-1], alpha=1 / degree))
+        squares = [sums.pop()]
+        for _ in range(SQUARINGS):
+            squares.append(torch.bmm(squares[-1], squares[-1]))
+        result: Tensor = squares.pop()
+        ctx.save_for_backward(small, *sums, *squares)
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         """By K."""
-        (matrix,) = ctx.saved_tensors
-        back, d = matrix.mT, matrix.shape[-1]
-        upper = torch.cat([back, gradient], -1)
-        lower = torch.cat([torch.zeros_like(back), back], -1)
-        return _exponential(torch.cat([upper, lower], -2))[..., :d, d:]
-
-
-def _exponential(matrix: Tensor) -> Tensor:
-    """exp(K) = (Taylor polynomial of K/2ˢ)^(2ˢ)."""
-    small = matrix / 2**SQUARINGS
-    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand_as(matrix)
-    result = torch.add(identity, small, alpha=1 / DEGREE)
-    for degree in range(DEGREE - 1, 0, -1):  # Horner's scheme
-        result = torch.baddbmm(identity, small, result, alpha=1 / degree)
-    for _ in range(SQUARINGS):
-        result = torch.bmm(result, result)
-    return result
+        small, *saved = (t.mT for t in ctx.saved_tensors)
+        direction = gradient / 2**SQUARINGS
+        found: Tensor = direction / DEGREE
+        for degree, of_sum in zip(range(DEGREE - 1, 0, -1), saved, strict=False):
+            found = torch.baddbmm(torch.bmm(direction, of_sum), small, found, beta=1 / degree, alpha=1 / degree)
+        for square in saved[DEGREE - 1 :]:
+            found = torch.baddbmm(torch.bmm(square, found), found, square)
+        return found
 
 
 def free_start(kind: OrthonormalKind, start: Tensor) -> Tensor:
@@ -326,14 +324,17 @@ class NeuralTwoLevel(nn.Module):
         a = self.architecture
         q_within = var_whiten = None
         if a.projection == "double":
-            q_within = orthonormal(a.orthonormal, self.free_w, self.base_w)
+            both = torch.cat([self.free_w, self.free_b]), torch.cat([self.base_w, self.base_b])
+            q_within, q_between = orthonormal(a.orthonormal, *both).chunk(2)
             var_whiten = torch.exp(self.ln_var_whiten)
+        else:
+            q_between = orthonormal(a.orthonormal, self.free_b, self.base_b)
         if a.projection == "double" and a.within == 1:
             var_within = torch.ones_like(self.ln_var_whiten)  # by the whitening
         else:
             var_within = torch.exp(self.ln_var_within)
         return Parameters(
-            q_between=orthonormal(a.orthonormal, self.free_b, self.base_b),
+            q_between=q_between,
             var_within=var_within,
             mean_between=self.mean_between,
             var_between=torch.exp(self.ln_var_between),

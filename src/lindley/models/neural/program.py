@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from lindley.errors import LindleyError
+from lindley.models.between import AxisLaw
 from lindley.models.blocks import keep_memory
 from lindley.models.fitting import History
-from lindley.models.neural.batches import LN2, Dealt, Evaluation, PairBatches, SourceBatches
+from lindley.models.neural.batches import Dealt, Evaluation, PairBatches, SourceBatches
+from lindley.models.neural.cost import cost, rows_of
 from lindley.models.neural.parameters import Architecture, NeuralTwoLevel, Parameters
 from lindley.models.two_level import TwoLevel, map_tensors
 from lindley.table.splits import Part
@@ -96,10 +98,6 @@ class Program:
         self.losses = self._full(t.epochs, 2, n_runs)
         self.axes = self._full(t.epochs, n_runs, n_axes) if t.watched else None
         self.focus = self._full(t.epochs, n_runs) if t.watched else None
-        if isinstance(self.batches, SourceBatches):
-            shape = self.batches.there.shape
-            self.stored = self._full(*shape)
-            self.replicate_pairs = torch.triu_indices(shape[2], shape[2], 1).to(self.device)
 
     def _full(self, *shape: int, value: float = 0.0) -> Tensor:
         return torch.full(shape, value, dtype=self.training.dtype, device=self.device)
@@ -107,7 +105,7 @@ class Program:
     def _net(
         self, architecture: Architecture, parts: Sequence[Part], seeds: Sequence[int], start: Parameters | None
     ) -> NeuralTwoLevel:
-        d = self.evaluation.x.shape[-1]
+        d = self.evaluation.items.shape[-1]
         if start is not None:
             if (found := start.q_between.shape[-1]) != d:
                 raise LindleyError(f"the start is for {found} features, and the table has {d}")
@@ -147,7 +145,7 @@ class Program:
         """An epoch as a CUDA graph. A capture wants everything warm: that is done first, and undone."""
         state = [self.best_cllr, self.best_epoch, self.losses, self.epoch, *self.parameters, *self.best]
         state += [watched for watched in (self.axes, self.focus) if watched is not None]
-        state += [] if self.training.mode == "pairs" else [self.stored]
+        state += [self.batches.stored] if isinstance(self.batches, SourceBatches) else []
         kept = [t.detach().clone() for t in state]
         self._epoch()
         with torch.no_grad():
@@ -187,53 +185,21 @@ class Program:
 
     def _loss(self, model: TwoLevel, dealt: Dealt | Tensor, batch: int) -> Tensor:
         """Cllr of a batch, (run,)."""
-        if self.training.mode == "pairs":
-            return self._pairs_loss(model, cast(Dealt, dealt), batch)
-        return self._sources_loss(model, cast(Tensor, dealt), batch)
-
-    def _pairs_loss(self, model: TwoLevel, dealt: Dealt, batch: int) -> Tensor:
-        """Cllr of a batch of pairs, (run,)."""
-        b = cast(PairBatches, self.batches)
-        x, y, weight = b.take(dealt, batch)
-        return (weight * softplus(b.sign[batch] * model.ln_lr(x, y))).sum((1, 2))
-
-    def _sources_loss(self, model: TwoLevel, dealt: Tensor, batch: int) -> Tensor:
-        """Cllr of the pairs within a batch of sources, and of its instances against all stored ones, (run,).
-
-        Stored are the instances of all batches so far. Others are compared with, too, and weigh nothing.
-        """
-        b = cast(SourceBatches, self.batches)
-        source, instances, present = b.take(dealt, batch)
-        n_replicates = present.shape[2]
-        self.stored.scatter_reduce_(1, source[..., None].expand_as(present), present, "amax")
-
-        i, j = self.replicate_pairs
-        same = model.ln_lr_pairs(instances[:, :, i].flatten(1, 2), instances[:, :, j].flatten(1, 2)).sum(-1)
-        same_there = (present[:, :, i] * present[:, :, j]).flatten(1)
-        cost_same = (same_there * softplus(-same)).sum(1) / same_there.sum(1).clamp_min(1)
-
-        different = model.ln_lr(instances.flatten(1, 2), b.instances.flatten(1, 2))  # (run, rows, stored)
-        weight = present.flatten(1)[..., None] * self.stored.flatten(1)[:, None]
-        if b.mates is not None:
-            everyone = torch.arange(b.there.shape[1], device=self.device).expand(len(source), -1)
-            of_pair = b.mates.between(source, everyone)
-            weight *= of_pair.repeat_interleave(n_replicates, 1).repeat_interleave(n_replicates, 2)
-        own = source[..., None] * n_replicates + torch.arange(n_replicates, device=self.device)
-        weight.scatter_(2, own.repeat_interleave(n_replicates, 1), 0.0)  # a row's own source is stored, too
-        cost_different = (weight * softplus(different)).sum((1, 2)) / weight.sum((1, 2)).clamp_min(1)
-        return (cost_same + cost_different) * (0.5 / LN2)
+        items, weights = cast(Any, self.batches).take(dealt, batch)
+        return cost(model.between, model.project(items), model.variances(1, 1), weights)
 
     @torch.no_grad()
     def _validate(self, train_loss: Tensor) -> None:
         """Write the losses of this epoch, and keep the parameters of the runs that have improved."""
         v, model = self.evaluation, self.net()
-        x, y, variances = model.project(v.x), model.project(v.y), model.variances(1, 1)
-        cllr = v.cllr(lambda rows: model.between.ln_lr(x[:, rows], y, *variances))
+        points, variances = model.project(v.items), model.variances(1, 1)
+        cllr = cost(model.between, points, variances, v.weights)
         self.losses.index_copy_(0, self.epoch, torch.stack([train_loss, cllr])[None])
         if self.axes is not None and self.focus is not None:
-            signed = v.watched_sign[..., None] * model.ln_lr_pairs(v.watched_x, v.watched_y)  # (run, pairs, axis)
-            of_axes = (v.watched_weight[..., None] * softplus(signed)).sum(1)
-            focused = (signed @ (of_axes <= 1).to(signed)[..., None])[..., 0]
+            x, y = (rows_of(points, which) for which in v.watched.unbind(-1))
+            signed = cast(AxisLaw, model.between).ln_lr_pairs(x, y, *variances).mul_(v.watched_sign[..., None])
+            of_axes = softplus(signed).mul_(v.watched_weight[..., None]).sum(1)
+            focused = signed.mul_((of_axes <= 1)[:, None]).sum(-1)
             self.axes.index_copy_(0, self.epoch, of_axes[None])
             self.focus.index_copy_(0, self.epoch, (v.watched_weight * softplus(focused)).sum(1)[None])
         better = cllr < self.best_cllr
