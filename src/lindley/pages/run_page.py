@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from threadpoolctl import threadpool_limits
 
 from lindley.experiment.saved import SavedRun
 from lindley.llrs import Floats
+from lindley.models.blocks import one_thread
 from lindley.pages import palette, run_screen
 from lindley.pages.numerals import number, scientific
 from lindley.pages.page import Picture, Step, asset, render_page, silently
@@ -34,9 +36,13 @@ MOST_COLUMNS = 30
 
 
 def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
-    """The report of the run that was saved in a folder, written there; the path of the page."""
+    """The report of the run that was saved in a folder, written there; the path of the page.
+
+    On one thread: operations are short, and on a machine with other work threads would wait for one another at each.
+    """
     step("drawing the report", "reading the results", 0.0)
-    return write_report(build_report(SavedRun.open(folder)), folder, step, pdf=pdf)
+    with one_thread(), threadpool_limits(1):
+        return write_report(build_report(SavedRun.open(folder)), folder, step, pdf=pdf)
 
 
 def write_report(report: Report, folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
