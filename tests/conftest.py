@@ -44,8 +44,13 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+def shorten_search(patch: pytest.MonkeyPatch) -> None:
+    """Have the robust model take few steps of the same kind."""
+    for name, value in (("STEPS", 4), ("STEPS_OF_A_TRIAL", 1), ("WITHIN", (0.1, 0.3)), ("BETWEEN", (0.3, 1.0))):
+        patch.setattr(f"lindley.models.robust.fit.{name}", value)
+
+
 @pytest.fixture
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The robust model takes few steps of the same kind: for tests of what does not depend on how far it goes."""
-    for name, value in (("STEPS", 4), ("STEPS_OF_A_TRIAL", 1), ("WITHIN", (0.1, 0.3)), ("BETWEEN", (0.3, 1.0))):
-        monkeypatch.setattr(f"lindley.models.robust.fit.{name}", value)
+    """For tests of what does not depend on how far the robust model searches."""
+    shorten_search(monkeypatch)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import cast
 
 import numpy as np
+import pytest
 import torch
 
 from lindley.models.bayes.averaged import Averaged
@@ -23,6 +24,7 @@ from lindley.models.oracle import ScaleMixture
 from lindley.models.robust.fit import fit_robust
 from lindley.models.robust.model import Robust
 from lindley.models.two_level import TwoLevel
+from tests.conftest import shorten_search
 from tests.models.test_classical import sources
 
 __all__ = ["MODELS", "PARTS"]
@@ -41,6 +43,12 @@ def scaled() -> TwoLevel:
     return replace(kernel, between=ScaleMixture(kernel.between, nodes, torch.full_like(nodes, -np.log(3))))  # type: ignore[arg-type]
 
 
+def searched() -> Robust:
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_search(patch)
+        return fit_robust(PARTS, [1, 2]).model
+
+
 MODELS: dict[str, Callable[[], TwoLevel | Robust | Averaged]] = {
     "normal": cache(lambda: fit_classical(PARTS, "normal")),
     "kernel": cache(lambda: fit_classical(PARTS, "kernel")),
@@ -53,5 +61,5 @@ MODELS: dict[str, Callable[[], TwoLevel | Robust | Averaged]] = {
     "heavy-tailed": cache(lambda: cast(TwoLevel, fit_heavy_tailed(Task(PARTS)).model)),
     "quadratic": cache(lambda: train_nplda(Task(PARTS, PARTS, [1, 2], {"epochs": 2}))[0]),
     "averaged": cache(lambda: fit_full_bayes(PARTS, [1, 2], draws=8)),
-    "robust": cache(lambda: fit_robust(PARTS, [1, 2]).model),
+    "robust": cache(searched),
 }
