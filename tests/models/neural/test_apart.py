@@ -81,3 +81,11 @@ def test_a_process_that_is_gone_is_told(
     monkeypatch.setattr(apart, "__name__", "lindley.models.neural.gone")
     with pytest.raises(LindleyError, match="ended before it was done"):
         trained()
+
+
+def test_where_no_process_can_be_started_it_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = trained()
+    monkeypatch.setattr(fit, "WORTH_A_PROCESS", 0.0)
+    monkeypatch.setattr(apart.sys, "executable", "/there/is/no/such/python")
+    for name, values in trained().parameters.tensors().items():
+        assert torch.equal(expected.parameters.tensors()[name], values), name
