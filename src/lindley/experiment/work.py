@@ -251,7 +251,7 @@ def do_unit(
     models: dict[str, Any] = {}
     systems: dict[ModelName, System] = {}
     options = tuple(training.model_dump(exclude={"group", "device"}).items())
-    device = training.device if unit.root == ORACLE or "gpu" in unit.root.kind.can else "cpu"
+    device = training.device if unit.root != ORACLE and "gpu" in unit.root.kind.can else "cpu"
     settings = Settings(options, device=device, watched=None, threads=threads, progress=report)
     with one_thread(), threadpool_limits(1):
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]

@@ -223,8 +223,8 @@ def _blas() -> Any:
 
 TERMS = 1 << 18
 """Exponents held at a time: 2 MiB, which a processor keeps close at hand."""
-FEW = 48
-"""Items of a side, of which all pairs are computed one by one."""
+FEW, FEW_ON_GPU = 48, 1024
+"""Items of a side, of which all pairs are computed one by one; a GPU is through with a million before it is told where to look."""
 HALF = 1.5
 """Half the length of a piece of the line on which ln p(x, y) is a polynomial, in standard deviations of x given y."""
 
@@ -271,7 +271,8 @@ class VaryingVariance(AxisLaw):
         rates = [b / delta, e / delta, d / delta, *of_x.rates, *of_y.rates]
         constant = delta.log() + 2 * LN_2PI + of_x.constant + of_y.constant + weight
         is_differentiated = any(t.requires_grad for t in (x, y, constant))
-        is_of_all_pairs = x.shape[2] == y.shape[1] == 1 and max(x.shape[1], y.shape[2]) > FEW
+        few = FEW if x.device.type == "cpu" else FEW_ON_GPU
+        is_of_all_pairs = x.shape[2] == y.shape[1] == 1 and max(x.shape[1], y.shape[2]) > few
         if is_of_all_pairs and scatter is None and not is_differentiated:
             usual = ln_w.argmax(-1, keepdim=True)
             d, e = (t.take_along_dim(usual, -1) for t in (d, e))
