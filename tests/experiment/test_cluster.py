@@ -86,10 +86,11 @@ class Killer:
             self.done.append(f"{doing} {detail}")
         while not self.victims:
             client = distributed.default_client()
-            for worker, stacks in client.call_stack().items():
-                if stacks and not self.victims:
-                    self.victims.append(client.run(os.getpid, workers=[worker])[worker])
-                    os.kill(self.victims[0], signal.SIGKILL)
+            with suppress(OSError):  # on a busy machine, a worker that still imports does not answer in time
+                for worker, stacks in client.call_stack().items():
+                    if stacks and not self.victims:
+                        self.victims.append(client.run(os.getpid, workers=[worker])[worker])
+                        os.kill(self.victims[0], signal.SIGKILL)
             time.sleep(0.02)
 
     def check(self) -> None:
