@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -187,16 +189,27 @@ def test_progress_leaves_a_line_that_is_not_whole_and_forgets_a_file_that_is_new
     assert (events.progress().doing, events.progress().done, events.progress().status) == ("anew", 1.0, None)
 
 
-def test_a_page_tells_of_progress_as_it_comes(make_client: Callable[..., Client], queue: Queue) -> None:
+def test_a_page_tells_of_progress_as_it_comes(
+    make_client: Callable[..., Client], queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = make_client()
     job = client.bench.queue.add("run", "a", ["slow"])
     until(client.bench.queue, job.id, "running")
     while not client.bench.queue.progress(job.id).doing:
         time.sleep(0.02)
     assert 'data-events="/jobs/1/events"' in client.get("/jobs/1").text
-    assert client.submit(f"/jobs/{job.id}/cancel").status_code == 303
-    with client.stream("GET", "/jobs/1/events") as stream:
-        text = "".join(stream.iter_text())
+    shown, progress = threading.Event(), client.bench.queue.progress
+    monkeypatch.setattr(client.bench.queue, "progress", lambda number: (shown.set(), progress(number))[1])
+
+    def cancel() -> int:
+        shown.wait(60)  # until the stream has told something
+        return client.submit(f"/jobs/{job.id}/cancel").status_code
+
+    with ThreadPoolExecutor(1) as other:
+        cancelled = other.submit(cancel)
+        with client.stream("GET", "/jobs/1/events") as stream:
+            text = "".join(stream.iter_text())
+    assert cancelled.result() == 303
     assert stream.headers["content-type"].startswith("text/event-stream")
     assert "event: part" in text
     assert "step " in text

@@ -224,7 +224,7 @@ def _blas() -> Any:
 TERMS = 1 << 18
 """Exponents held at a time: 2 MiB, which a processor keeps close at hand."""
 FEW, FEW_ON_GPU = 48, 1024
-"""Items of a side, of which all pairs are computed one by one; a GPU is through with a million before it is told where to look."""
+"""Items of a side, of which all pairs are computed one by one: a GPU has done so before it is told where to look instead."""
 HALF = 1.5
 """Half the length of a piece of the line on which ln p(x, y) is a polynomial, in standard deviations of x given y."""
 
