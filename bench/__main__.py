@@ -10,23 +10,31 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bench import beside_lir, growth, memory, same_batches, scoring, tables, training
+from bench import beside_lir, growth, large, memory, same_batches, scoring, tables, training
 from bench.machine import describe
 from bench.plan import FULL, PATIENT, QUICK, Plan
 
 LAYOUT = 1
 
 
-def _large(plan: Plan) -> dict[str, Any]:
-    """Of whole systems, which want more than torch, NumPy and SciPy."""
-    from bench import large
+def _whole(name: str) -> Callable[[Plan], dict[str, Any]]:
+    """A section of whole systems, experiments or cases, which wants more than torch, NumPy and SciPy."""
 
-    return large.measure(plan)
+    def measure(plan: Plan) -> dict[str, Any]:
+        try:
+            section = import_module(f"bench.{name}")
+        except ModuleNotFoundError as error:
+            return {"rows": [], "left_out": f"`{name}` needs {error.name}, which is not installed here"}
+        found: dict[str, Any] = section.measure(plan)
+        return found
+
+    return measure
 
 
 SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
@@ -35,11 +43,14 @@ SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "lir": beside_lir.measure,
     "memory": memory.measure,
     "growth": growth.measure,
-    "large": _large,
+    "units": _whole("units"),
+    "cases": _whole("cases"),
+    "large": large.measure,
     "paper": training.measure_paper,
     "curves": same_batches.measure,
 }
-USUAL = [name for name in SECTIONS if name not in ("large", "paper", "curves")]
+LONG = ("large", "paper", "curves")
+USUAL = [name for name in SECTIONS if name not in LONG]
 SAME_LN_LR, SAME_CLLR = 1e-8, 1e-4
 """Largest differences from the loop's model, in double precision and in the single precision of a training."""
 

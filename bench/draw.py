@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.tables import Column, columns, make, merged
+from bench.changes import before_and_after, changes
+from bench.layout import Column, columns, merged
+from bench.tables import MAKERS, make
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +29,7 @@ __all__ = ["FIGURES", "PAGE", "PICTURE", "draw", "filled", "read"]
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE, FIGURES = DOCS / "benchmarks.md", DOCS / "images" / "benchmarks.svg", DOCS / "benchmarks"
 MARKED = re.compile(r"(<!-- bench:([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+NOT_YET = "*No machine has been measured for this table yet.*"
 MARKS = {
     "tlm": ("#5d6a76", "s"),
     "tlm-kde": ("#00588f", "o"),
@@ -72,13 +75,16 @@ def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def filled(page: str, results: Sequence[dict[str, Any]]) -> str:
-    """The page with its tables made anew.
+    """The page with its tables made anew; of a table that no machine has figures for, it says so.
 
     Raises:
-        KeyError: if the page has a table of that none of the results has figures.
+        KeyError: if the page has a table that nobody makes.
     """
-    tables = make(results)
-    return MARKED.sub(lambda found: f"{found[1]}\n{tables[found[2]].markdown()}\n\n{found[3]}", page)
+    texts = dict.fromkeys((*MAKERS, "changes"), NOT_YET)
+    texts |= {name: table.markdown() for name, table in make(results).items()}
+    if before_and_after(results):
+        texts["changes"] = changes(results).markdown()
+    return MARKED.sub(lambda found: f"{found[1]}\n{texts[found[2]]}\n\n{found[3]}", page)
 
 
 def draw(results: Sequence[dict[str, Any]], path: Path) -> None:

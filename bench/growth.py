@@ -95,14 +95,14 @@ def _shape(plan: Plan, series: Series, size: int) -> tuple[int, int]:
 
 def _fit_times(plan: Plan, series: Series, size: int, least: int) -> list[float]:
     part = sources(*_shape(plan, series, size), seed=0)
-    return rounds(lambda: fit(series.model, part), least)
+    return rounds(lambda: fit(series.model, part), least, enough=plan.enough)
 
 
 def _score_times(plan: Plan, series: Series, size: int, least: int) -> list[float]:
     n, features = _shape(plan, series, size)
     model = model_to_score(series.model, sources(n, features, seed=0)).map(lambda t: t.to(series.device))
     block = sources(_block(plan, series), features, seed=1)
-    return rounds(lambda: score_part(model, block), least)
+    return rounds(lambda: score_part(model, block), least, enough=plan.enough)
 
 
 def _epoch_times(plan: Plan, series: Series, size: int, least: int) -> list[float]:

@@ -1,8 +1,12 @@
 """Very many pairs: Cllr, Cllr_min and the Tippett curve of all of them, and the memory that it takes, for every kind of model.
 
-All traces against all refs go through `System.llrs_sides`. Memory is that above what there was when system and items were there
-(see `bench.memory`). It does not grow with the number of pairs: where all of them would take long, one whole tile of them is
-scored, and ``pairs`` says how many that were.
+All traces against all refs go through `System.llrs_sides`, tile by tile. Memory is that above what there was when system and
+items were there (see `bench.memory`), on a CPU in a process of its own for every kind. A kind that would need long for all
+pairs gets fewer traces and all refs: whole rows of tiles, so that memory is what it would be. One for which a row of tiles
+would take too long gets one tile. ``pairs`` tells how many there were, ``whole`` the seconds of all: by proportion, where not
+all were computed.
+
+Beside them, the fit of `robust` on a large table: its time, and its memory above that of the table.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +25,9 @@ import torch
 from bench.memory import UNREADABLE, _highest, _in_a_child
 from bench.plan import Plan
 from bench.subjects import model_to_score
-from lindley.calibration import Chain
-from lindley.evaluation import cllr, cllr_min, tippett
+from lindley.evaluation import cllr, cllr_min, compress, tippett
 from lindley.evaluation.pair_grid import TILE
+from lindley.llrs import LLRs
 from lindley.models.bayes.averaged import Averaged
 from lindley.models.bayes.fit import DRAWS
 from lindley.models.classical import fit_classical
@@ -30,83 +36,158 @@ from lindley.models.heavy_tailed.model import HeavyTailed
 from lindley.models.neural.integration import integrate_common, integrate_varying
 from lindley.models.neural.nplda import Quadratic
 from lindley.models.neural.parameters import Architecture, Parameters
-from lindley.models.two_level import PairModel, TwoLevel
-from lindley.system.names import ModelName
-from lindley.system.system import System
+from lindley.models.robust.fit import fit_robust
+from lindley.models.two_level import PairModel, TwoLevel, score_there
 from lindley.table.scaling import Scaling
-from lindley.table.splits import Part
+from lindley.table.splits import Part, Side
 
-__all__ = ["NAMES", "measure", "needed", "system_to_score"]
+__all__ = ["NAMES", "measure", "needed", "scorer"]
 
 NAMES = (
     "tlm", "tlm-kde", "tlm-bayes", "ht-plda", "robust", "nplda",
     "ntlm-double-pairs-n2", "ntlm-double-pairs-n2-common", "ntlm-double-pairs-n2-varying",
     "flow:tlm", "quantile:tlm", "tlm+logistic", "tlm-kde+kde+elub", "tlm+pav",
 )  # fmt: skip
-ITEMS, FEATURES, SOURCES, FEW_SOURCES = 20_000, 64, 2000, 300
-"""Traces and refs; features; sources that a model is made of, fewer where its size does not depend on them."""
-QUICKLY = 260, 4, 60, 60
-LONG_ENOUGH = 20.0
-"""Seconds: a model that would need longer for all pairs is asked for fewer."""
+FEATURES, SOURCES, FEW_SOURCES = 64, 2000, 300
+"""Features; sources that a model is made of, fewer where its size does not depend on them."""
+QUICKLY = 4, 40, 40
 FEW, FEW_MORE = 250, 8
 """Traces and refs that tell how long all of them would take; and those beside a tile whose sources are on both sides."""
+INSTANCES = 3
+"""Of every source of the table that robust is fitted on."""
 
 
-def sources(n: int, features: int, seed: int) -> Part:
-    """Two instances of each of n sources, of which many look alike: so that Cllr is not zero with many features."""
+def sources(n: int, features: int, seed: int, instances: int = 2) -> Part:
+    """Instances of each of n sources, of which many look alike: so that Cllr is not zero with many features."""
     rng = np.random.default_rng((seed, n, features))
     means = rng.normal(size=(n, features)) * np.geomspace(0.2, 1.2, features)
-    values = np.repeat(means, 2, axis=0) + rng.normal(size=(2 * n, features))
-    return Part(values, np.repeat([f"{i:06d}" for i in range(n)], 2), np.arange(2 * n) % 2 == 0)
+    values = np.repeat(means, instances, axis=0) + rng.normal(size=(instances * n, features))
+    source = np.repeat([f"{i:06d}" for i in range(n)], instances)
+    return Part(values, source, np.arange(instances * n) % instances == 0)
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Pairs per second and the highest memory, in bytes, of every kind and device."""
-    quick = plan.most_items < FEW
-    sizes = QUICKLY if quick else (ITEMS, FEATURES, SOURCES, FEW_SOURCES)
-    shared = dict(zip(("items", "features", "sources", "few_sources"), sizes, strict=True))
+    """Seconds and the highest memory, in bytes, of all pairs by every kind, and of the fit, on every device."""
+    sizes = QUICKLY if plan.large_items < FEW else (FEATURES, SOURCES, FEW_SOURCES)
+    shared = dict(zip(("features", "sources", "few_sources"), sizes, strict=True))
+    limits = {"items": plan.large_items, "enough": plan.large_enough, "limit": plan.large_limit}
     rows = []
     for device in plan.devices:
         for name in NAMES:
-            case = {"model": name, **shared, "threads": plan.threads, "device": device}
-            apart = device == "cpu" and not quick
-            rows.append({**case, **(_in_a_child(case, "bench.large") if apart else needed(case))})
+            case = {"what": "pairs", "model": name, **shared, **limits, "threads": plan.threads, "device": device}
+            rows.append({**case, **_found(case, plan)})
+        case = {"what": "fit", "model": "robust", "items": plan.large_fit, "features": shared["features"]}
+        case |= {"threads": plan.threads, "device": device}
+        rows.append({**case, **_found(case, plan)})
     return {"rows": rows}
 
 
-def needed(case: dict[str, Any], seconds: float = LONG_ENOUGH) -> dict[str, Any]:
-    """The figures of one system, in this process."""
+def _found(case: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    return _in_a_child(case, "bench.large") if case["device"] == "cpu" and plan.apart else needed(case)
+
+
+def needed(case: dict[str, Any]) -> dict[str, Any]:
+    """The figures of one case, in this process."""
+    return _fit(case) if case["what"] == "fit" else _pairs(case)
+
+
+def _pairs(case: dict[str, Any]) -> dict[str, Any]:
     part = sources(case["items"], case["features"], seed=1)
     try:
-        system = system_to_score(case["model"], case["features"], case["sources"], case["few_sources"])
+        scored = scorer(case["model"], case["features"], case["sources"], case["few_sources"])
     except ModuleNotFoundError as error:
         return {"left_out": str(error)}
     device, items = case["device"], case["items"]
-    _evaluated(system, part, slice(FEW), slice(FEW), device)  # loads libraries
-    a_pair = _evaluated(system, part, slice(2 * FEW), slice(FEW), device)["seconds"] / (2 * FEW**2)
-    rows = columns = slice(items)
-    if a_pair * items**2 > seconds and items > 2 * TILE:
-        # A tile of different-source pairs, and a few traces more whose sources are among the refs.
-        rows, columns = slice(TILE + FEW_MORE), slice(TILE, 2 * TILE)
-    found: list[dict[str, float]] = []
-    highest = _highest(device, lambda: found.append(_evaluated(system, part, rows, columns, device)))
-    return {"left_out": UNREADABLE} if highest is None else {**found[0], "highest": highest}
+    _evaluated(scored, part, slice(FEW), slice(FEW), device)  # loads libraries
+    some = slice(min(items, TILE)), slice(min(items, FEW))
+    a_pair = _evaluated(scored, part, *some, device)["seconds"] / (some[0].stop * some[1].stop)
+    rows, columns = _as_many(items, a_pair, case["enough"], case["limit"])
+    found, highest = _watched(device, lambda: _evaluated(scored, part, rows, columns, device))
+    if highest is None:
+        return {"left_out": UNREADABLE}
+    return {**found, "whole": found["seconds"] * items**2 / found["pairs"], "highest": highest}
 
 
-def system_to_score(name: str, features: int, n_sources: int, n_few: int) -> System:
-    """A system of that name, without a long fit: as large as a fitted one, with numbers that are not those of one."""
-    spec = ModelName.parse(name)
+def _as_many(items: int, a_pair: float, enough: float, limit: float) -> tuple[slice, slice]:
+    """All traces and refs; or traces of as many rows of tiles as take ``enough`` seconds, one at least; or a tile.
+
+    A tile is of different sources but for a few traces more, whose sources are among the refs.
+    """
+    row = a_pair * TILE * items
+    if items <= TILE or a_pair * items**2 <= enough:
+        return slice(items), slice(items)
+    if row <= limit:
+        return slice(min(items, TILE * max(1, int(enough / row)))), slice(items)
+    return slice(TILE + FEW_MORE), slice(TILE, 2 * TILE)
+
+
+def _watched(device: str, function: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int | None]:
+    """What a function gave, and how high memory got above what it was."""
+    found: list[dict[str, Any]] = []
+    highest = _highest(device, lambda: found.append(function()))
+    return (found[0] if found else {}), highest
+
+
+def _fit(case: dict[str, Any]) -> dict[str, Any]:
+    """Of the table as it is; a small one comes first, which loads libraries."""
+    device = case["device"]
+    if case["items"] > FEW:
+        fit_robust([sources(FEW, 4, seed=3, instances=INSTANCES)], [0], device=device)
+    part = sources(case["items"], case["features"], seed=4, instances=INSTANCES)
+
+    def run() -> dict[str, Any]:
+        started, worked = time.perf_counter(), time.process_time()
+        fit_robust([part], [0], device=device)
+        seconds, work = time.perf_counter() - started, time.process_time() - worked
+        return {"seconds": seconds, "processor_seconds": work, "instances": INSTANCES}
+
+    found, highest = _watched(device, run)
+    return {"left_out": UNREADABLE} if highest is None else {**found, "table": part.values.nbytes, "highest": highest}
+
+
+Scorer = Callable[[Side, Side, str], LLRs]
+"""LLRs of all pairs of traces and refs, on a device."""
+
+
+def scorer(name: str, features: int, n_sources: int, n_few: int) -> Scorer:
+    """`System.llrs_sides` of a system of that name, without a long fit: as large as a fitted one, with other numbers.
+
+    With torch, NumPy and SciPy alone there are no systems: a model is then scored and counted as a system does it.
+    """
     few = sources(n_few, features, seed=0)
+    plain = name.split("+")[0].split(":")[-1]
+    model = _model(plain, few if plain in ("tlm-bayes", "ht-plda") else sources(n_sources, features, seed=0), few)
+    try:
+        return partial(_of_system, _system(name, model, few))
+    except ModuleNotFoundError:
+        if name != plain:
+            raise
+        return partial(_of_model, model)
+
+
+def _of_system(system: Any, trace: Side, ref: Side, device: str) -> LLRs:
+    found: LLRs = system.llrs_sides(trace, ref, device=device)
+    return found
+
+
+def _of_model(model: PairModel, trace: Side, ref: Side, device: str) -> LLRs:
+    there = model.map(lambda t: t.to(device))
+    return compress(lambda rows, columns: score_there(there, trace[rows], ref[columns]), trace.source, ref.source)
+
+
+def _system(name: str, model: PairModel, few: Part) -> Any:
+    from lindley.calibration import Chain
+    from lindley.system.names import ModelName
+    from lindley.system.system import System
+
+    spec, features = ModelName.parse(name), few.values.shape[1]
     same = Scaling(np.zeros(features), np.ones(features))
     gaussianisers = ()
     if spec.gaussianiser:
         gaussianisers = (fit_gaussianiser(spec.gaussianiser, few.values, source=few.source),)  # type: ignore[arg-type]
-    root = str(ModelName.parse(name.split("+")[0].split(":")[-1]))
-    model = _model(root, few if root in ("tlm-bayes", "ht-plda") else sources(n_sources, features, seed=0), few)
-    none = Chain((), ())
-    system = System(
-        name, tuple(f"f{i}" for i in range(features)), (None,) * features, "none", None, (same,), gaussianisers, model, (none,)
-    )  # fmt: skip
+    columns = tuple(f"f{i}" for i in range(features))
+    parts: Any = (None,) * features, "none", None, (same,), gaussianisers, model
+    system = System(name, columns, *parts, (Chain((), ()),))
     if not spec.calibrations:
         return system
     llrs = few.llrs(system.llr_sides(few.trace, few.ref))
@@ -146,11 +227,11 @@ def _moved(model: TwoLevel, seed: int) -> TwoLevel:
     )
 
 
-def _evaluated(system: System, part: Part, rows: slice, columns: slice, device: str) -> dict[str, float]:
+def _evaluated(scored: Scorer, part: Part, rows: slice, columns: slice, device: str) -> dict[str, float]:
     """Cllr, Cllr_min and the Tippett curve of some traces against some refs, and how long they took."""
     started, worked = time.perf_counter(), time.process_time()
     trace, ref = part.trace[rows], part.ref[columns]
-    llrs = system.llrs_sides(trace, ref, device=device)
+    llrs = scored(trace, ref, device)
     curve = tippett(llrs)
     misled = float(np.interp(0.0, curve.llr, curve.different))
     figures = {"cllr": cllr(llrs), "cllr_min": cllr_min(llrs), "misled": misled}

@@ -62,7 +62,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     rows = []
     for device in plan.devices:
         for case in cases(plan):
-            apart = device == "cpu" and (plan.apart or not rows)
+            apart = device == "cpu" and plan.apart
             found = _in_a_child(case) if apart else needed({**case, "device": device})
             rows.append({**case, "device": device, **found})
     return {"rows": rows}

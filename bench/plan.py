@@ -14,6 +14,10 @@ class Plan:
     devices: tuple[str, ...] = ("cpu",)
     threads: int = 1
     rounds: int = 3
+    enough: float = 1.0
+    """Seconds that the rounds of a point add up to, or there are more of them."""
+    apart: bool = True
+    """Whether memory on a CPU is measured in processes of their own."""
 
     # Training: the embedded data set, thirds of its sources, one model per split.
     runs: int = 21
@@ -37,12 +41,17 @@ class Plan:
     memory_items: tuple[int, ...] = (1000, 2000)
     memory_kernels: tuple[int, ...] = (1000, 10_000)
     memory_sources: tuple[int, ...] = (1500, 5000)
-    apart: bool = True
-    """Every case of memory in a process of its own; otherwise the first alone, to see that it works."""
 
-    # Units: how many of them to see what one costs; sources of the table whose splits are dealt out to workers.
+    # Units: how many to see what one costs; sources of the table whose splits are dealt out to so many workers, or none.
     units: int = 2000
     split_sources: int = 150
+    workers: int = 8
+
+    # Very many pairs: traces and refs; seconds that are enough for a kind, and that a row of tiles may take; sources of a fit.
+    large_items: int = 20_000
+    large_enough: float = 20.0
+    large_limit: float = 40.0
+    large_fit: int = 50_000
 
     # Growth: the sizes along each axis, and what stays the same along the others.
     growth_sources: tuple[int, ...] = (500, 1500, 5000, 15_000, 50_000)
@@ -60,11 +69,14 @@ class Plan:
 
 
 FULL = Plan()
-PATIENT = replace(FULL, limit=300.0, fit_limit=300.0, growth_seconds=3600.0)
+PATIENT = replace(FULL, limit=300.0, fit_limit=300.0, growth_seconds=3600.0, large_limit=600.0)
 """Nothing is left out for its time: half an hour on two cores."""
 QUICK = Plan(
+    rounds=1,
+    enough=0.0,
+    apart=False,
     runs=2,
-    table_sources=300,
+    table_sources=180,
     epochs=3,
     gpu_epochs=6,
     paper_epochs=3,
@@ -75,19 +87,20 @@ QUICK = Plan(
     lir_items=20,
     lir_pairs=60,
     unrelated_pairs=50,
-    memory_items=(600,),
+    memory_items=(200,),
     memory_kernels=(),
     memory_sources=(),
     units=4,
-    split_sources=30,
-    apart=False,
-    growth_sources=(60, 120),
+    workers=0,
+    large_items=60,
+    large_fit=18,
+    growth_sources=(30, 60),
     growth_features=(3, 6),
     growth_kernels=(40, 80),
-    sources_along_features=60,
+    sources_along_features=30,
     block=50,
     slow_block=40,
     limit=2.0,
-    fit_limit=2.0,
+    fit_limit=0.1,
 )
 """Seconds instead of minutes: to see that everything runs, not to measure anything."""

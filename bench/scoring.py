@@ -62,7 +62,7 @@ def _rate(plan: Plan, model: PairModel, way: Callable[[PairModel, Part], object]
         if items >= plan.most_items or seconds_of(lambda part=part: way(model, part)) >= LONG_ENOUGH:  # type: ignore[misc]
             break
         items = min(2 * items, plan.most_items)
-    found = summary(rounds(lambda: way(model, part), least=max(plan.rounds, 5)))
+    found = summary(rounds(lambda: way(model, part), least=plan.rounds + 2, enough=plan.enough))
     pairs = items**2
     return {"items": items, "best": pairs / found["best"], "median": pairs / found["median"], "rounds": found["rounds"]}
 

@@ -1,140 +1,37 @@
-"""The figures of one or more machines as tables, for a terminal and for the documentation.
-
-Machines are named A, B, …; a column is a device of a machine. What was not measured is a dash, and what was left out is told
-below its table.
-"""
+"""The figures of one or more machines as tables, for a terminal and for the documentation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-__all__ = ["Column", "Table", "columns", "duration", "make", "merged", "short"]
+from bench import tables_of_work
+from bench.layout import (
+    DASH,
+    GIB,
+    MIB,
+    SECTIONS,
+    Column,
+    Result,
+    Table,
+    columns,
+    count,
+    duration,
+    loads,
+    sections,
+    short,
+    times,
+)
 
-Result = dict[str, Any]
-MIB, GIB = 2**20, 2**30
-DASH = "–"
-IDENTITY = ("cpu", "cores", "threads", "gpu", "numpy", "lindley")
-"""Files that agree in these, and in the version of torch, are of one machine."""
-SECTIONS = ("training", "scoring", "lir", "memory", "growth", "large", "paper", "curves")
+__all__ = ["MAKERS", "WAYS", "describe_case", "describe_line", "make"]
+
 WAYS = {
     "loop": "plain loop, run by run",
     "one": "lindley, run by run",
     "all": "lindley, all runs at once",
     "double": "the same, double precision",
 }
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table and what is to be said below it."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-
-    def plain(self) -> str:
-        """For a terminal: the first column to the left, the others to the right."""
-        lines = [self.header, *self.rows]
-        widths = [max(len(line[k]) for line in lines) for k in range(len(self.header))]
-        texts = [
-            "  ".join(
-                cell.rjust(width) if k else cell.ljust(width)
-                for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.title, *(f"  {text}" for text in texts), *(f"  {note}" for note in self.notes)])
-
-    def markdown(self) -> str:
-        """For the documentation; the title is that of the page's section."""
-        lines = [self.header, ["---", *["---:"] * (len(self.header) - 1)], *self.rows]
-        table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-        notes = "\n".join(f"- {note}" for note in self.notes)
-        return f"{table}\n\n{notes}" if notes else table
-
-
-@dataclass(frozen=True)
-class Column:
-    """A device of a machine."""
-
-    label: str
-    result: Result
-    device: str
-
-    def rows(self, section: str) -> list[dict[str, Any]]:
-        """Of this device, in a section that was measured."""
-        found = self.result.get(section, {})
-        rows: list[dict[str, Any]] = found.get("series" if section == "growth" else "rows", [])
-        return [row for row in rows if row["device"] == self.device]
-
-
-def merged(results: Sequence[Result]) -> list[Result]:
-    """Files of one machine as one, machines without a GPU first; what a later file has measured again counts."""
-    together: dict[str, Result] = {}
-    for result in results:
-        machine = result["machine"]
-        key = repr([machine[name] for name in IDENTITY] + [machine["torch"].partition("+")[0]])
-        together[key] = _joined(together[key], result) if key in together else result
-    return sorted(together.values(), key=lambda result: result["machine"]["gpu"] is not None)
-
-
-def _joined(old: Result, new: Result) -> Result:
-    """Two files of one machine: sections of both, and of a section in both the rows of all devices."""
-    result = {**old, **new}
-    result["files"] = [*old["files"], *new["files"]]
-    result["loads"] = [*_loads(old), *_loads(new)]
-    result["devices"] = list(dict.fromkeys([*old["devices"], *new["devices"]]))
-    for name in SECTIONS:
-        if name in old and name in new:
-            result[name] = {**old[name], **new[name]}
-            for part in ("rows", "series"):
-                if part in old[name] and part in new[name]:
-                    again = {row.get("device") for row in new[name][part]}
-                    kept = [row for row in old[name][part] if row.get("device") not in again]
-                    result[name][part] = [*kept, *new[name][part]]
-            if "differences" in result[name]:
-                result[name]["differences"] = {**old[name]["differences"], **new[name]["differences"]}
-    return result
-
-
-def _loads(result: Result) -> list[float]:
-    """Of every file of a machine that tells it."""
-    alone = [] if result["machine"]["load"] is None else [result["machine"]["load"]]
-    return list(result.get("loads", alone))
-
-
-def columns(results: Sequence[Result], section: str) -> list[Column]:
-    """The devices of all machines that have figures of a section."""
-    found = []
-    for letter, result in zip(ascii_uppercase, results, strict=False):
-        name = f"{letter}, " if len(results) > 1 else ""
-        machine = result["machine"]
-        if "cpu" in result["devices"]:
-            found.append(Column(f"{name}{_count(machine['threads'], 'thread')}", result, "cpu"))
-        if "cuda" in result["devices"] and machine["gpu"] is not None:
-            found.append(Column(f"{name}{machine['gpu']['name']}", result, "cuda"))
-    return [place for place in found if place.rows(section)]
-
-
-def make(results: Sequence[Result]) -> dict[str, Table]:
-    """All tables that the results have figures for, by name."""
-    makers: dict[str, Callable[[Sequence[Result]], Table]] = {
-        "machines": _machines,
-        "training": _training,
-        "scoring": _scoring,
-        "lir": _lir,
-        "memory": _memory,
-        **{f"growth-{along}": _growth(along) for along in ("sources", "features", "kernels")},
-        "large": _large,
-        "paper": _paper,
-        "curves": _curves,
-    }
-    there = {name for result in results for name in SECTIONS if name in result}
-    return {name: maker(results) for name, maker in makers.items() if name == "machines" or name.split("-")[0] in there}
 
 
 def _machines(results: Sequence[Result]) -> Table:
@@ -148,7 +45,7 @@ def _machines(results: Sequence[Result]) -> Table:
         "torch": lambda r: r["machine"]["torch"],
         "NumPy": lambda r: r["machine"]["numpy"],
         "Python": lambda r: r["machine"]["python"],
-        "load": lambda r: ", ".join(f"{load:.1f}" for load in _loads(r)) or DASH,
+        "load": lambda r: ", ".join(f"{load:.1f}" for load in loads(r)) or DASH,
         "date": lambda r: r["date"],
         "figures": lambda r: ", ".join(r["files"]) or DASH,
     }
@@ -171,11 +68,11 @@ def _training(results: Sequence[Result]) -> Table:
         cells = []
         for place in places:
             row = next((row for row in place.rows("training") if row["way"] == way), None)
-            cells += [DASH, DASH] if row is None else [duration(row["median"]), _times(row.get("times_faster"))]
+            cells += [DASH, DASH] if row is None else [duration(row["median"]), times(row.get("times_faster"))]
         rows.append([text, *cells])
     header = ["an epoch of all runs", *(cell for p in places for cell in (p.label, "× the loop"))]
     notes = []
-    for letter, section in _sections(results, "training"):
+    for letter, section in sections(results, "training"):
         before = [
             f"{duration(row['before'])} ({WAYS[row['way']]}, {row['device']})"
             for row in section["rows"]
@@ -212,7 +109,7 @@ def _scoring(results: Sequence[Result]) -> Table:
         "million pairs/s, median (best)",
         *(p.label + (", stays there" if w == "stays" else "") for p, w in places),
     ]
-    for letter, section in _sections(results, "scoring"):
+    for letter, section in sections(results, "scoring"):
         items = sorted({row["items"] for row in section["rows"] if "items" in row})
         sides = f"{items[0]:,}" if len(items) == 1 else f"{items[0]:,} to {items[-1]:,}"
         notes.append(
@@ -227,12 +124,12 @@ def _scoring(results: Sequence[Result]) -> Table:
 
 def _lir(results: Sequence[Result]) -> Table:
     rows, notes = [], []
-    for letter, section in _sections(results, "lir"):
+    for letter, section in sections(results, "lir"):
         if "left_out" in section:
             notes.append(f"{letter}{section['left_out']}.")
             continue
         for row in section["rows"]:
-            rates = [short(row["median"]), short(row["best"]), _times(row["times_faster"])]
+            rates = [short(row["median"]), short(row["best"]), times(row["times_faster"])]
             rows.append([f"{letter}{row['way']}", f"{row['pairs']:,}", *rates])
         low, high = section["llr_range"]
         notes.append(
@@ -244,12 +141,12 @@ def _lir(results: Sequence[Result]) -> Table:
 
 def _memory(results: Sequence[Result]) -> Table:
     places = columns(results, "memory")
-    keys = list(dict.fromkeys(_case(row) for place in places for row in place.rows("memory")))
+    keys = list(dict.fromkeys(describe_case(row) for place in places for row in place.rows("memory")))
     rows, notes = [], []
     for key in keys:
         cells = []
         for place in places:
-            row = next((row for row in place.rows("memory") if _case(row) == key), None)
+            row = next((row for row in place.rows("memory") if describe_case(row) == key), None)
             if row is not None and "left_out" in row:
                 notes.append(f"left out: {key} on {place.label}: {row['left_out']}")
             if row is None or "left_out" in row:
@@ -261,29 +158,11 @@ def _memory(results: Sequence[Result]) -> Table:
     return Table("Memory", header, rows, list(dict.fromkeys(notes)))
 
 
-def _large(results: Sequence[Result]) -> Table:
-    places = columns(results, "large")
-    keys = list(dict.fromkeys(row["model"] for place in places for row in place.rows("large")))
-    rows, notes = [], []
-    for key in keys:
-        cells = []
-        for place in places:
-            row = next((row for row in place.rows("large") if row["model"] == key), {"left_out": "not measured"})
-            if "left_out" in row:
-                notes.append(f"left out: `{key}` on {place.label}: {row['left_out']}")
-                cells += [DASH, DASH, DASH]
-            else:
-                rate = row["pairs"] / row["seconds"] / 1e6
-                cells += [f"{row['pairs']:,}", short(rate), short(row["highest"] / MIB)]
-        rows.append([f"`{key}`", *cells])
-    header = ["", *(cell for p in places for cell in (f"{p.label}: pairs", "million/s", "highest, MiB"))]
-    return Table("Very many pairs", header, rows, list(dict.fromkeys(notes)))
-
-
-def _case(row: dict[str, Any]) -> str:
+def describe_case(row: dict[str, Any]) -> str:
+    """What a row of the memory is of."""
     if row["what"] == "score":
         return f"score {row['items']:,} × {row['items']:,}, `{row['model']}` of {row['sources']:,} sources"
-    runs = _count(row["runs"], "run")
+    runs = count(row["runs"], "run")
     return f"train {runs} × {row['sources']:,} sources, {row['model']} mode"
 
 
@@ -337,7 +216,7 @@ def _paper(results: Sequence[Result]) -> Table:
     notes = [
         f"{letter}{s['runs']} runs × {s['epochs']} epochs; to integrate the varying variance out took "
         f"{duration(max(row['integration'] for row in s['rows']))} each at most, and is counted in *side by side*"
-        for letter, s in _sections(results, "paper")
+        for letter, s in sections(results, "paper")
     ]
     return Table("The paper's six trainings", header, rows, notes)
 
@@ -369,7 +248,7 @@ def _curves(results: Sequence[Result]) -> Table:
     ]
     notes = [
         f"{letter}`{s['model']}`: run {s['run']} of {s['runs']}, {s['epochs']} epochs, against a plain loop on the same batches"
-        for letter, s in _sections(results, "curves")
+        for letter, s in sections(results, "curves")
     ]
     return Table("All runs at once beside a plain loop", header, rows, notes)
 
@@ -377,32 +256,25 @@ def _curves(results: Sequence[Result]) -> Table:
 _BEST = (("best", "best_epoch"), ("best_loop", "best_epoch_loop"))
 
 
-def _sections(results: Sequence[Result], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A section of every machine that has it, behind the machine's name."""
-    for letter, result in zip(ascii_uppercase, results, strict=False):
-        if name in result:
-            yield f"{letter}: " if len(results) > 1 else "", result[name]
+MAKERS: dict[str, Callable[[Sequence[Result]], Table]] = {
+    "machines": _machines,
+    "training": _training,
+    "scoring": _scoring,
+    "lir": _lir,
+    "memory": _memory,
+    **{f"growth-{along}": _growth(along) for along in ("sources", "features", "kernels")},
+    "units-cost": tables_of_work.unit_costs,
+    "units-splits": tables_of_work.unit_splits,
+    "cases": tables_of_work.cases,
+    "large-pairs": tables_of_work.large,
+    "large-fit": tables_of_work.large_fit,
+    "paper": _paper,
+    "curves": _curves,
+}
+"""By the names that tables have on the page: that of a section comes first."""
 
 
-def short(value: float) -> str:
-    """Three digits: 0.0123, 1.23, 12.3, 123, 12,300."""
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:#.3g}"
-
-
-def duration(seconds: float) -> str:
-    """In the unit that fits."""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= factor:
-            return f"{short(seconds / factor)} {unit}"
-    return f"{short(seconds / 1e-9)} ns"
-
-
-def _times(ratio: float | None) -> str:
-    return DASH if ratio is None else short(ratio)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}" if n == 1 else f"{n} {word}s"
+def make(results: Sequence[Result]) -> dict[str, Table]:
+    """All tables that the results have figures for, by name."""
+    there = {name for result in results for name in SECTIONS if name in result} | {"machines"}
+    return {name: maker(results) for name, maker in MAKERS.items() if name.split("-")[0] in there}

@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import dask
+import distributed  # noqa: F401 - its settings are there before any is changed
 import numpy as np
 
 from bench.machine import rss_bytes
@@ -34,7 +36,6 @@ from lindley.table.table import Table
 
 __all__ = ["measure"]
 
-MOST_WORKERS = 8
 BY_ITSELF = 50
 """Units that are done without a scheduler, before and after each way."""
 
@@ -71,9 +72,11 @@ def _costs(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _splits(plan: Plan) -> list[dict[str, Any]]:
+    if not plan.workers:
+        return []
     table = simulate_table(glass_population(), plan.split_sources, 2, seed=0)
     experiment = _experiment("robust", plan.runs)
-    many = min(MOST_WORKERS, usable_cores())
+    many = min(plan.workers, usable_cores())
     rows: list[dict[str, Any]] = []
     first: dict[Unit, Any] = {}
     for workers in dict.fromkeys((1, many)):
@@ -108,8 +111,6 @@ def _on_workers(number: int) -> Executor:
     def execute(
         experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
     ) -> Iterator[tuple[Unit, Finished]]:
-        import dask
-        import distributed  # noqa: F401 - its defaults come first, or they would go with what is set here
 
         with dask.config.set({"distributed.worker.preload": ["lindley.experiment.runner"]}):
             yield from on_cluster(workers=number)(experiment, table, units, report)
