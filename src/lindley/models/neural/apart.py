@@ -1,9 +1,7 @@
 """A program in a process of its own: a long training on two cores has one here, and the other one apart.
 
 Two threads of one process share Python's lock, and take it once for every operation: hundreds of times in a step of a few
-milliseconds. Who finds it taken is put to sleep and woken up, which takes longer than most of the operations: two programs on
-two threads took up to twice as long as each of them alone. Two processes have nothing to wait for. Which of the two it is
-changes no number.
+milliseconds. Two processes share nothing, and have nothing to wait for. Which of the two it is changes no number.
 
 The process is started with this module, reads the arguments of a `Program`, and writes how far it is, and at last what it
 found. It ends when nobody reads that any more.
