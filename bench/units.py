@@ -61,7 +61,7 @@ def _costs(plan: Plan) -> list[dict[str, Any]]:
         alone = itself()
         with TemporaryDirectory() as folder, one_thread():
             run_experiment(experiment, table, Path(folder), executor=watch)
-        by_itself = statistics.median(alone + itself())
+        by_itself = statistics.fmean(alone + itself())
         rows.append(
             {
                 "what": "cost", "way": way, "device": "cpu", "units": plan.units, "itself": by_itself,

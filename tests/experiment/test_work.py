@@ -111,6 +111,8 @@ def test_only_simulated_data_have_an_oracle() -> None:
     demo = load_experiment("demo")
     oracles = [unit for unit in make_units(demo) if unit.root == ORACLE]
     assert [unit.splits for unit in oracles] == [(split,) for split in range(demo.protocol.splits)]
+    on_gpu = make_units(load_experiment("demo", {"training": {"device": "cuda"}}))
+    assert [unit.splits for unit in on_gpu if unit.root == ORACLE] == [tuple(range(demo.protocol.splits))]
     assert ORACLE not in [unit.root for unit in make_units(make_experiment())]
 
 

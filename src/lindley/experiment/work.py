@@ -158,10 +158,12 @@ def make_units(experiment: Experiment, *, all_in_groups: bool = False) -> list[U
     splits = experiment.protocol.splits
     together = list(_groups(splits, experiment.training.group or TOGETHER))
     one_by_one = together if all_in_groups else list(_groups(splits, 1))
+    # A GPU has the true LRs of all splits as soon as those of one.
+    of_oracle = one_by_one if experiment.training.device == "cpu" else together
     return [
         Unit(models, group)
         for models in chosen
-        for group in (one_by_one if models[0] == ORACLE or models[0].alone else together)
+        for group in (of_oracle if models[0] == ORACLE else one_by_one if models[0].alone else together)
     ]
 
 
@@ -251,7 +253,7 @@ def do_unit(
     models: dict[str, Any] = {}
     systems: dict[ModelName, System] = {}
     options = tuple(training.model_dump(exclude={"group", "device"}).items())
-    device = training.device if unit.root != ORACLE and "gpu" in unit.root.kind.can else "cpu"
+    device = training.device if unit.root == ORACLE or "gpu" in unit.root.kind.can else "cpu"
     settings = Settings(options, device=device, watched=None, threads=threads, progress=report)
     with one_thread(), threadpool_limits(1):
         splits = [make_split(table, experiment.protocol, index) for index in unit.splits]

@@ -244,6 +244,13 @@ class VaryingVariance(AxisLaw):
         """Those of the law that the variance was integrated out of."""
         return self.base.moments()
 
+    def ln_lr_axis(
+        self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
+    ) -> Tensor:
+        """ln LR on one axis, in the memory of the numerator."""
+        numerator, denominator = self.ln_parts_axis(axis, x, y, d, e, scatter)
+        return numerator - denominator if numerator.requires_grad else numerator.sub_(denominator)
+
     def ln_parts_axis(
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -343,7 +350,7 @@ def _ln_sum_of_all_pairs(
 
         along_x = interpolated(of, x[run, :, 0], half_x)
         found.append(of(x[run, :, 0]) if along_x is None else along_x)
-    return torch.stack(found)
+    return found[0][None] if len(found) == 1 else torch.stack(found)
 
 
 def quadrature_nodes(prior: InverseGamma) -> tuple[Floats, Floats]:

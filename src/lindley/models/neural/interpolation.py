@@ -56,6 +56,6 @@ def interpolated(function: Callable[[Tensor], Tensor], at: Tensor, half: float) 
     result = values.new_empty((len(at), values.shape[1]))
     begin = 0
     for k, number in enumerate(numbers.tolist()):
-        result[order[begin : begin + number]] = polynomials[begin : begin + number] @ coefficients[k]
+        result.index_copy_(0, order[begin : begin + number], polynomials[begin : begin + number] @ coefficients[k])
         begin += number
     return result
