@@ -154,15 +154,23 @@ def scorer(name: str, features: int, n_sources: int, n_few: int) -> Scorer:
 
     With torch, NumPy and SciPy alone there are no systems: a model is then scored and counted as a system does it.
     """
-    few = sources(n_few, features, seed=0)
-    plain = name.split("+")[0].split(":")[-1]
-    model = _model(plain, few if plain in ("tlm-bayes", "ht-plda") else sources(n_sources, features, seed=0), few)
     try:
-        return partial(_of_system, _system(name, model, few))
+        return partial(_of_system, system_to_score(name, features, n_sources, n_few))
     except ModuleNotFoundError:
-        if name != plain:
+        if name != _plain(name):
             raise
-        return partial(_of_model, model)
+        return partial(_of_model, _model(name, *_parts(name, features, n_sources, n_few)))
+
+
+def _plain(name: str) -> str:
+    """Without what stands in front of a model and behind it."""
+    return name.split("+")[0].split(":")[-1]
+
+
+def _parts(name: str, features: int, n_sources: int, n_few: int) -> tuple[Part, Part]:
+    """What a model is made of, and a few sources for what is fitted to it."""
+    few = sources(n_few, features, seed=0)
+    return few if _plain(name) in ("tlm-bayes", "ht-plda") else sources(n_sources, features, seed=0), few
 
 
 def _of_system(system: Any, trace: Side, ref: Side, device: str) -> LLRs:
@@ -175,18 +183,19 @@ def _of_model(model: PairModel, trace: Side, ref: Side, device: str) -> LLRs:
     return compress(lambda rows, columns: score_there(there, trace[rows], ref[columns]), trace.source, ref.source)
 
 
-def _system(name: str, model: PairModel, few: Part) -> Any:
+def system_to_score(name: str, features: int, n_sources: int, n_few: int) -> Any:
+    """A system of that name, without a long fit."""
     from lindley.calibration import Chain
     from lindley.system.names import ModelName
     from lindley.system.system import System
 
-    spec, features = ModelName.parse(name), few.values.shape[1]
+    spec, (part, few) = ModelName.parse(name), _parts(name, features, n_sources, n_few)
     same = Scaling(np.zeros(features), np.ones(features))
     gaussianisers = ()
     if spec.gaussianiser:
         gaussianisers = (fit_gaussianiser(spec.gaussianiser, few.values, source=few.source),)  # type: ignore[arg-type]
     columns = tuple(f"f{i}" for i in range(features))
-    parts: Any = (None,) * features, "none", None, (same,), gaussianisers, model
+    parts: Any = (None,) * features, "none", None, (same,), gaussianisers, _model(_plain(name), part, few)
     system = System(name, columns, *parts, (Chain((), ()),))
     if not spec.calibrations:
         return system

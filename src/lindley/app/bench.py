@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any
 from weakref import WeakValueDictionary
 
@@ -65,6 +66,7 @@ class Bench:
         self.database = Database(self.folder / "bench.sqlite")
         self.queue = Queue(self.database, self.folder, limits)
         self.reader = reader or Reader()
+        self._storing = Lock()
         self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
         self.cases = Cases(self)
         self.rebuild()
@@ -107,13 +109,16 @@ class Bench:
     def store(self, name: str, file: IO[bytes]) -> Stored:
         """Keep a file that was sent: under its digest, once, with its own name as far as a file system takes it."""
         plain, sha256 = sent_table(name, file)
-        known = self.database.one("SELECT * FROM tables WHERE sha256 = ?", sha256)
-        if known is not None and self.path(self._stored(known).relative).is_file():
-            return self._stored(known)
-        folder = self.folder / "tables" / sha256[:DIGITS]
-        folder.mkdir(exist_ok=True)
-        keep_sent(file, folder / plain)
-        return self._note(sha256, plain, name)
+        with (
+            self._storing
+        ):  # of two who send the same at once under two names, the second finds what the first has sent
+            known = self.database.one("SELECT * FROM tables WHERE sha256 = ?", sha256)
+            if known is not None and self.path(self._stored(known).relative).is_file():
+                return self._stored(known)
+            folder = self.folder / "tables" / sha256[:DIGITS]
+            folder.mkdir(exist_ok=True)
+            keep_sent(file, folder / plain)
+            return self._note(sha256, plain, name)
 
     def choose(self, number: int, reading: dict[str, Any]) -> None:
         """Remember how a table is to be read, until that is kept in lindley.yaml."""
