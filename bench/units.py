@@ -27,7 +27,7 @@ from bench.plan import Plan
 from bench.timing import seconds_of
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
 from lindley.experiment.cores import usable_cores
-from lindley.experiment.runner import Executor, on_cluster, run_experiment, serially
+from lindley.experiment.runner import Executor, on_cluster, on_this_machine, run_experiment
 from lindley.experiment.work import Finished, Unit, do_unit, make_units
 from lindley.models.blocks import one_thread
 from lindley.table.simulated import glass_population, simulate_table
@@ -56,7 +56,7 @@ def _costs(plan: Plan) -> list[dict[str, Any]]:
         return [seconds_of(lambda unit=unit: do_unit(experiment, table, unit, threads=1)) for unit in some]  # type: ignore[misc]
 
     rows = []
-    for way, executor in {"in this process": serially, "through Dask": _on_workers(1)}.items():
+    for way, executor in {"in this process": on_this_machine, "through Dask": _on_workers(1)}.items():
         watch = Watch(executor)
         alone = itself()
         with TemporaryDirectory() as folder, one_thread():

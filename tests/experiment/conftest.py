@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
-from lindley.experiment.runner import run_experiment, serially
+from lindley.experiment.runner import on_this_machine, run_experiment
 from lindley.experiment.work import Finished, Unit
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
@@ -73,7 +73,7 @@ class Store:
     asked: list[str] = field(default_factory=list)
 
     def fill(self, experiment: Experiment, table: Table, units: Sequence[Unit], report: Any) -> Iterator[Any]:
-        for unit, finished in serially(experiment, table, units, report):
+        for unit, finished in on_this_machine(experiment, table, units, report):
             self.finished[unit] = finished
             yield unit, finished
 

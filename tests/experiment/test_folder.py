@@ -26,7 +26,7 @@ from lindley.experiment.folder import (
     write_unit,
 )
 from lindley.experiment.results import Results
-from lindley.experiment.runner import run_experiment, serially
+from lindley.experiment.runner import on_this_machine, run_experiment
 from lindley.experiment.saved import SavedRun
 from lindley.experiment.work import make_units
 from lindley.table.splits import Protocol
@@ -445,7 +445,7 @@ class TestGroups:
         units = make_units(chosen, all_in_groups=True)
         assert [unit.id for unit in units if unit.root.alone] == ["flow--tlm.01-01", "flow--tlm.02-03"]
         records = {}
-        for unit, finished in serially(chosen, table, units, lambda *_: None):
+        for unit, finished in on_this_machine(chosen, table, units, lambda *_: None):
             write_unit(tmp_path, unit.id, "earlier", finished.files, finished.record)
             records[unit] = finished.record
         start_folder(tmp_path, chosen, table)

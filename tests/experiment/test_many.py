@@ -125,7 +125,7 @@ def test_no_more_are_begun_than_there_are_threads(threads: int, table: Table, mo
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for unit, _ in runner.serially(many(40), table, units, lambda *_: None):
+        for unit, _ in runner.on_this_machine(many(40), table, units, lambda *_: None):
             finished.append(unit)
             with lock:
                 held -= 1
@@ -148,5 +148,5 @@ def test_a_failure_ends_the_others(table: Table, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(runner, "do_unit", fail)
     with pytest.raises(RuntimeError, match="the third"):
-        list(runner.serially(many(40), table, make_units(many(40)), lambda *_: None))
+        list(runner.on_this_machine(many(40), table, make_units(many(40)), lambda *_: None))
     assert len(begun) < 8

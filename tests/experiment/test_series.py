@@ -16,7 +16,7 @@ from lindley.experiment import work
 from lindley.experiment.config import DataConfig, Experiment
 from lindley.experiment.folder import json_digest
 from lindley.experiment.results import SizeResult
-from lindley.experiment.runner import run_experiment, serially
+from lindley.experiment.runner import on_this_machine, run_experiment
 from lindley.experiment.saved import SavedRun
 from lindley.experiment.work import Finished, Unit
 from lindley.llrs import LLRs
@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_has_the_series_of_an_undisturbed_one(folder: Path, t
     def broken_off(
         experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
     ) -> Iterator[tuple[Unit, Finished]]:
-        yield from islice(serially(experiment, table, units, report), 1)
+        yield from islice(on_this_machine(experiment, table, units, report), 1)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

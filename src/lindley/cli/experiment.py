@@ -230,11 +230,11 @@ def _workers(text: str) -> int:
 
 def _executor(workers: int | None, cluster: str | None) -> tuple[Executor, int]:
     """Where the work is done, and by how many."""
-    from lindley.experiment.runner import on_cluster, serially, workers_at
+    from lindley.experiment.runner import on_cluster, on_this_machine, workers_at
 
     if cluster is not None:
         return on_cluster(cluster), workers_at(cluster)
-    return (serially, 1) if workers is None else (on_cluster(workers=workers), workers)
+    return (on_this_machine, 1) if workers is None else (on_cluster(workers=workers), workers)
 
 
 def schema(

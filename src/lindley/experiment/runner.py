@@ -13,19 +13,21 @@ import platform
 import socket
 import time
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
-from threading import Event, RLock
+from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 from threadpoolctl import threadpool_limits
 
+from lindley.apart import share_out, some_helpers
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
 from lindley.experiment.folder import drop_results, group_in, held_folder, read_unit, start_folder, write_unit
@@ -39,7 +41,7 @@ from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
 
-__all__ = ["Executor", "on_cluster", "run", "run_experiment", "serially", "workers_at"]
+__all__ = ["Executor", "on_cluster", "on_this_machine", "run", "run_experiment", "workers_at"]
 
 Progress = Callable[[str, str, float], None]
 """Called with what is being done, a detail of it, and the share of the experiment that is done, 0 to 1."""
@@ -61,68 +63,59 @@ WORKERS_WITHIN = 30
 
 BESIDE_A_GPU = 10
 """Units at a time where trainings are on a GPU: the paper's six together take a third of the time that they take one after the
-other, and leave the processor to fits, of which some go on beside them. More would wait for one another: they share an
-interpreter."""
+other."""
+WORTH_HELPERS = 100.0
+"""Effort from which on there are any: some ten seconds of work. A helper takes two to start."""
+SOON = 0.05
+"""Share of the work that comes first, in its shortest units: there is something to see soon."""
 
 
-def serially(
+def on_this_machine(
     experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
 ) -> Iterator[tuple[Unit, Finished]]:
-    """In this process, the shortest first, so that there is something to see soon.
+    """In this process and, where there is much to do, in as many beside it as torch may use threads.
 
-    A fit runs on one thread, and as many as torch may use go on side by side. Trainings come after them, one by one, as each
-    uses the threads itself. Trainings on a GPU leave most of it and of the processor idle: they go on side by side, and beside
-    the fits.
+    Every unit runs on one thread. Where there are fewer trainings than cores, each of them has several. What uses a GPU stays
+    in this process, on threads of its own, as it leaves most of the GPU idle; so does a model of somebody else's, which other
+    processes may not know.
     """
     require_device(experiment.training.device)
-    threads = torch.get_num_threads()
-    order = sorted(units, key=lambda unit: unit.effort)
-    trainings = [unit for unit in order if unit.is_trained]
-    fits = [unit for unit in order if not unit.is_trained]
-    with one_thread(), threadpool_limits(1):
-        if experiment.training.device != "cpu":
-            yield from _side_by_side(experiment, table, [*trainings[::-1], *fits], report, BESIDE_A_GPU)
-            return
-        yield from _side_by_side(experiment, table, fits, report, threads)
-        for unit in trainings:
-            report(unit, "", 0.0)
-            yield unit, do_unit(experiment, table, unit, partial(report, unit), threads=threads)
+    cores = torch.get_num_threads()
+    order = _in_order(units)
+    here = [unit for unit in order if _stays(unit, experiment)]
+    shared = [unit for unit in order if not _stays(unit, experiment)]
+    much = sum(unit.effort for unit in shared) >= WORTH_HELPERS
+    number = min(cores - 1, len(shared) if here else len(shared) - 1) if much else 0
+    threads = max(1, cores // max(1, sum(unit.is_trained for unit in units)))
+    threads_here = 1 if experiment.training.device == "cpu" else BESIDE_A_GPU
+    with one_thread(), threadpool_limits(1), some_helpers(number) as helpers:
+        do = partial(_do_here, experiment, table, threads)
+        yield from share_out(do, shared, helpers, tell=report, here=here, threads=threads_here)
 
 
-def _side_by_side(
-    experiment: Experiment,
-    table: Table,
-    units: Sequence[Unit],
-    report: Callable[[Unit, str, float], None],
-    threads: int,
-) -> Iterator[tuple[Unit, Finished]]:
-    """So many units at a time, each on a thread of its own; no more of them are begun than are waited for."""
-    stop = Event()
+def _in_order(units: Sequence[Unit]) -> list[Unit]:
+    """Some short ones first; then the longest, so that no process is left with a training at the end."""
+    shortest = sorted(units, key=lambda unit: unit.effort)
+    total = list(accumulate(unit.effort for unit in shortest))
+    soon = bisect_right(total, SOON * total[-1]) if total else 0
+    return [*shortest[:soon], *sorted(shortest[soon:], key=lambda unit: -unit.effort)]
 
-    def one(unit: Unit) -> Finished:
-        def tell(detail: str, share: float) -> None:
-            if stop.is_set():
-                raise CancelledError
-            report(unit, detail, share)
 
-        torch.set_num_threads(1)
-        tell("", 0.0)
-        return do_unit(experiment, table, unit, tell, threads=1)
+def _stays(unit: Unit, experiment: Experiment) -> bool:
+    """Whether this process alone can do a unit."""
+    if unit.root == ORACLE:
+        return experiment.training.device != "cpu"
+    kind = unit.root.kind
+    return not kind.fit.startswith("lindley.") or (experiment.training.device != "cpu" and "gpu" in kind.can)
 
-    waiting = iter(units)
-    with ThreadPoolExecutor(max(1, threads)) as pool:
-        running: dict[Future[Finished], Unit] = {}
-        try:
-            while True:
-                running |= {pool.submit(one, unit): unit for unit in islice(waiting, threads - len(running))}
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+
+def _do_here(
+    experiment: Experiment, table: Table, threads: int, unit: Unit, report: Callable[[str, float], None]
+) -> Finished:
+    """A unit; so many threads are for a training."""
+    torch.set_num_threads(1)
+    report("", 0.0)
+    return do_unit(experiment, table, unit, report, threads=threads if unit.is_trained else 1)
 
 
 def run(
@@ -184,7 +177,7 @@ def run_experiment(
     *,
     progress: Progress = lambda doing, detail, done: None,
     notice: Callable[[str], None] = lambda message: None,
-    executor: Executor = serially,
+    executor: Executor = on_this_machine,
     workers: int = 1,
     row_is_done: Callable[[str, ModelResult], None] = lambda row, result: None,
 ) -> Results:

@@ -84,6 +84,10 @@ class SavedRun:
         run._check()
         return run
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process, to which a run is sent, reads it from its folder, once."""
+        return _opened, (self.folder.absolute(),)
+
     @property
     def models(self) -> tuple[str, ...]:
         """The rows, in order."""
@@ -209,6 +213,11 @@ class SavedRun:
     @lru_cache(maxsize=4)  # noqa: B019 - a run lives as long as its report is made
     def _load(self, unit: Unit, name: ModelName, what: str) -> dict[str, NDArray[Any]]:
         return read_arrays(self._bytes(unit, model_file(name, unit.span, what)))
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: Path) -> SavedRun:
+    return SavedRun.open(folder)
 
 
 def _facts(content: dict[str, Any]) -> Any:

@@ -7,13 +7,15 @@ it shows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lindley.apart import Helper, Tell, share_out
 from lindley.evaluation.pair_grid import PairGrid
 from lindley.experiment.results import ModelResult, SizeResult, two_sem
 from lindley.models.classical import Moments, ShrinkageWarning
@@ -78,47 +80,41 @@ class SideBySide:
     models: tuple[str, ...]
 
 
-def build_report(run: SavedRun) -> Report:
-    """All figures of a run."""
-    tests = [split.test for split in run.splits]
-    grids = [PairGrid.of(test.trace.source, test.ref.source, test.weight) for test in tests]
-    choices = {name: RunChoice.of(run.result(name)) for name in run.models}
-    comparisons = compare_kinds({name: run.spec(name) for name in run.models}, choices)
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """What is shown of a run: its test pairs by split, the runs of every model, and models side by side."""
 
-    shown: dict[tuple[str, int], CalibrationPanel] = {}
-    figures = []
-    for name in run.models:
-        choice, result = choices[name], run.result(name)
-        llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
-        wanted = set(choice.named.values()) | {c.split for c in comparisons if name in c.models}
-        for split in wanted:
-            shown[name, split] = calibration_panel(
-                grids[split],
-                llrs[split],
-                result.test_cllr[split],
-                result.test_cllr_min[split],
-                split=split,
-                validate=result.validate_cllr[split],
-            )
-        panels = [replace(shown[name, split], which=which) for which, split in choice.named.items()]
-        history, at = run.history(name, choice.median), choice.median
-        test = axis_analysis(name, at, run, "test")
-        validate = axis_analysis(name, at, run, "validate") if is_neural(run.spec(name)) else None
-        figures.append(
-            ModelFigures(
-                name=name,
-                split=at,
-                loss=None if history is None else loss_figure(history),
-                axes=() if test is None else axis_panels(name, at, run, test),
-                runs=CalibrationFigure(label(name, run.spec(name)), tuple(panels)),
-                omnibus=omnibus_figure(shown[name, at], grids[at], llrs[at]),
-                outliers=find_outliers(grids, llrs),
-                sketch=sketch(run.spec(name), len(run.table.features)),
-                focus=None if validate is None or test is None else focus_figure(validate, test),
-            )
+    grids: list[PairGrid]
+    choices: dict[str, RunChoice]
+    comparisons: list[SideBySide]
+
+    @classmethod
+    def of(cls, run: SavedRun) -> _Shown:
+        tests = [split.test for split in run.splits]
+        choices = {name: RunChoice.of(run.result(name)) for name in run.models}
+        return cls(
+            [PairGrid.of(test.trace.source, test.ref.source, test.weight) for test in tests],
+            choices,
+            compare_kinds({name: run.spec(name) for name in run.models}, choices),
         )
+
+
+_shown = lru_cache(maxsize=1)(_Shown.of)
+"""Of the run whose models are looked at one after the other."""
+
+
+def build_report(
+    run: SavedRun, helpers: Sequence[Helper] = (), progress: Callable[[float], None] = lambda done: None
+) -> Report:
+    """All figures of a run; those of a model are made here or by one of the helpers. ``progress`` hears the share of models."""
+    made: dict[str, tuple[ModelFigures, dict[int, CalibrationPanel]]] = {}
+    for name, figures in share_out(partial(_model_figures, run), run.models, helpers):
+        made[name] = figures
+        progress(len(made) / len(run.models))
     data, notes = data_figure(run.table)
     summary = summary_figure(run)
+    comparisons = _shown(run).comparisons
+    _shown.cache_clear()
     return Report(
         title=run.table.name,
         facts=(
@@ -127,15 +123,50 @@ def build_report(run: SavedRun) -> Report:
         ),
         summary=summary,
         kinds=tuple(
-            CalibrationFigure(c.title, tuple(replace(shown[m, c.split], which=kind(run.spec(m))) for m in c.models))
+            CalibrationFigure(c.title, tuple(replace(made[m][1][c.split], which=kind(run.spec(m))) for m in c.models))
             for c in comparisons
         ),
-        models=tuple(figures),
+        models=tuple(made[name][0] for name in run.models),
         data=data,
         findings=(*run.content["data"]["findings"], *notes),
         best=min(summary.rows, key=lambda row: (not row.keeps_reading, row.calibrated, row.validate)).name,
         series=series_figure(run, model_labels(summary)),
     )
+
+
+def _model_figures(run: SavedRun, name: str, tell: Tell) -> tuple[ModelFigures, dict[int, CalibrationPanel]]:
+    """The figures of a model, and its calibration on every split that a figure shows."""
+    shown = _shown(run)
+    grids, choice, result = shown.grids, shown.choices[name], run.result(name)
+    llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
+    wanted = set(choice.named.values()) | {c.split for c in shown.comparisons if name in c.models}
+    of_split = {
+        split: calibration_panel(
+            grids[split],
+            llrs[split],
+            result.test_cllr[split],
+            result.test_cllr_min[split],
+            split=split,
+            validate=result.validate_cllr[split],
+        )
+        for split in sorted(wanted)
+    }
+    panels = [replace(of_split[split], which=which) for which, split in choice.named.items()]
+    history, at = run.history(name, choice.median), choice.median
+    test = axis_analysis(name, at, run, "test")
+    validate = axis_analysis(name, at, run, "validate") if is_neural(run.spec(name)) else None
+    figures = ModelFigures(
+        name=name,
+        split=at,
+        loss=None if history is None else loss_figure(history),
+        axes=() if test is None else axis_panels(name, at, run, test),
+        runs=CalibrationFigure(label(name, run.spec(name)), tuple(panels)),
+        omnibus=omnibus_figure(of_split[at], grids[at], llrs[at]),
+        outliers=find_outliers(grids, llrs),
+        sketch=sketch(run.spec(name), len(run.table.features)),
+        focus=None if validate is None or test is None else focus_figure(validate, test),
+    )
+    return figures, of_split
 
 
 def summary_figure(run: SavedRun) -> SummaryFigure:

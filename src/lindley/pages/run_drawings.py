@@ -17,6 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from lindley.apart import Helper, Tell, share_out
 from lindley.llrs import Floats
 from lindley.pages import palette
 from lindley.pages.numerals import fixed, log_ticks, number, shorten, times
@@ -67,11 +68,14 @@ _CORE = 0.86  # the share of a cell's width that points may use
 
 
 def draw_pictures(
-    report: Report, every_loss: bool = True, progress: Callable[[float], None] | None = None
+    report: Report,
+    every_loss: bool = True,
+    helpers: Sequence[Helper] = (),
+    progress: Callable[[float], None] = lambda done: None,
 ) -> dict[str, Picture]:
     """The summary, the data, the model that is shown first and the loss of every neural model, by file name.
 
-    ``progress`` hears of the share that is drawn before every picture.
+    Each is drawn here or by one of the helpers. ``progress`` hears of the share that is drawn.
     """
     data = report.data
     drawings: dict[str, Callable[[], Figure]] = {"summary": partial(draw_summary, report.summary)}
@@ -95,16 +99,17 @@ def draw_pictures(
     for each in report.models if every_loss else ():
         if each.loss is not None:
             drawings[f"loss-{_file_name(each.name)}"] = partial(draw_loss, each.loss)
-    drawn: dict[str, Picture] = {}
-    known: dict[bytes, Picture] = {}  # by what is drawn: models that build on one training share its loss
-    for done, (name, draw) in enumerate(drawings.items()):
-        if progress is not None:
-            progress(done / len(drawings))
-        shown = pickle.dumps(draw)
-        if shown not in known:
-            known[shown] = picture(draw)
-        drawn[name] = known[shown]
-    return drawn
+    # Models that build on one training share its loss, which is drawn once. Those of many panels take longest, and come first.
+    what = {name: pickle.dumps(draw) for name, draw in drawings.items()}
+    drawn: dict[bytes, Picture] = {}
+    for shown, made in share_out(_drawn, sorted(set(what.values()), key=len, reverse=True), helpers):
+        drawn[shown] = made
+        progress(len(drawn) / len(set(what.values())))
+    return {name: drawn[shown] for name, shown in what.items()}
+
+
+def _drawn(what: bytes, tell: Tell) -> Picture:
+    return picture(pickle.loads(what))
 
 
 def save_pictures(folder: Path, pictures: Mapping[str, Picture]) -> list[Path]:

@@ -6,15 +6,17 @@ Inside figure data every "<" is written as its number, so that no name of a user
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
+from lindley.apart import Helper, some_helpers
 from lindley.experiment.saved import SavedRun
 from lindley.llrs import Floats
 from lindley.models.blocks import one_thread
@@ -38,17 +40,25 @@ MOST_COLUMNS = 30
 def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
     """The report of the run that was saved in a folder, written there; the path of the page.
 
-    On one thread: operations are short, and on a machine with other work threads would wait for one another at each.
+    On one thread: operations are short, and on a machine with other work threads would wait for one another at each. Helpers
+    take a share of the figures, as many as torch may use threads beside this one.
     """
     step("drawing the report", "reading the results", 0.0)
-    with one_thread(), threadpool_limits(1):
-        return write_report(build_report(SavedRun.open(folder)), folder, step, pdf=pdf)
+    with some_helpers(torch.get_num_threads() - 1) as helpers, one_thread(), threadpool_limits(1):
+        run = SavedRun.open(folder)
+        report = build_report(run, helpers, lambda done: step("drawing the report", "reading the results", 0.4 * done))
+        return write_report(report, folder, step, helpers, pdf=pdf)
 
 
-def write_report(report: Report, folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
+def write_report(
+    report: Report, folder: Path, step: Step = silently, helpers: Sequence[Helper] = (), *, pdf: bool = False
+) -> Path:
     """Write ``report.html`` and ``figures/`` into a folder, and ``report.pdf`` if asked; the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = draw_pictures(report, progress=lambda done: step("drawing the report", "figures", 0.2 + 0.6 * done))
+    step("drawing the report", "figures", 0.4)
+    pictures = draw_pictures(
+        report, helpers=helpers, progress=lambda done: step("drawing the report", "figures", 0.4 + 0.4 * done)
+    )
     save_pictures(folder / "figures", pictures)
     for name, drawn in _drawn_by_hand(report).items():
         write_atomically(folder / "figures" / f"{name}.svg", drawn.encode("utf-8"))

@@ -1,7 +1,7 @@
 """Train the paper's neural two-level models of all runs, on Cllr.
 
-A run comes out the same whether it is trained alone or among 21. On a CPU the runs make two programs, side by side, in two
-processes if it takes a while; on a GPU one.
+A run comes out the same whether it is trained alone or among 21. On a CPU many runs make two programs, side by side, in two
+processes if it takes a while; few runs, and those on a GPU, make one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from lindley.apart import Helper
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.blocks import or_stop
 from lindley.models.fitting import Fitted, History, Task, require_device
-from lindley.models.neural.apart import run_apart
 from lindley.models.neural.batches import n_batches
 from lindley.models.neural.parameters import Architecture, Parameters
 from lindley.models.neural.program import Program, Progress, Training
@@ -36,6 +36,8 @@ WORKERS = 2
 Steps are short, and two OpenMP threads would meet at a barrier hundreds of times in each. On a machine with other work to
 do they wait there for each other: an epoch of 90 ms was seen to take 7 s. Runs have nothing to wait for.
 """
+FEW_RUNS = 8
+"""Runs that make one program: of so few, what a step costs is to start its operations, and two programs would pay it twice."""
 WORTH_A_PROCESS = 15.0
 """Seconds that a program takes, as it is estimated, from which on it has a process of its own; starting one takes two."""
 PRETRAINING_VALIDATION = 1 / 3
@@ -148,7 +150,10 @@ def train(
                 progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
 
         program = programs[number]
-        return program.run(report) if isinstance(program, Program) else run_apart(program, report)
+        if isinstance(program, Program):
+            return program.run(report)
+        with Helper() as helper:
+            return helper(_run, *program, tell=report)
 
     side_by_side = threads if training.device == "cpu" else 1
     programs: list[Program | tuple[Any, ...]] = []
@@ -164,6 +169,12 @@ def train(
     return _joined(results, [run for runs in groups for run in runs])
 
 
+def _run(*arguments: Any) -> tuple[Parameters, History]:
+    """A program from its arguments, the last of which is told how far it is."""
+    *of_program, progress = arguments
+    return Program(*of_program).run(progress)
+
+
 def _seconds(training: Training, learn: Sequence[Part], validate: Sequence[Part]) -> float:
     """About how long a program takes on a core: 2 ms a step, and 5 ns for each pair."""
     all_pairs = training.mode == "sources"
@@ -174,11 +185,11 @@ def _seconds(training: Training, learn: Sequence[Part], validate: Sequence[Part]
 
 
 def _groups(parts: Sequence[Part], training: Training) -> list[list[int]]:
-    """Runs that make one tensor program: those with the same number of batches; on a CPU, in two halves."""
+    """Runs that make one tensor program: those with the same number of batches; on a CPU, in two halves if they are many."""
     by_batches: dict[int, list[int]] = {}
     for run, part in enumerate(parts):
         by_batches.setdefault(n_batches(len(part.trace.source), training.batch), []).append(run)
-    if training.device != "cpu":
+    if training.device != "cpu" or len(parts) <= FEW_RUNS:
         return list(by_batches.values())
     halves = (runs[i::WORKERS] for runs in by_batches.values() for i in range(WORKERS))
     return [half for half in halves if half]

@@ -312,7 +312,7 @@ def _ln_sum(values: list[Tensor], rates: list[Tensor], constant: Tensor) -> Tens
 
     Rates r and constants c are (run, 1, node).
     """
-    shape = torch.broadcast_shapes(*(v.shape for v in values))  # type: ignore[no-untyped-call]
+    shape = np.broadcast_shapes(*(v.shape for v in values))  # torch's own would import a second of symbolic algebra
     exponents = -0.5 * torch.cat([*rates, constant], 1)  # (run, k + 1, node)
     pairs = max(1, at_a_time(TERMS, constant) // max(1, shape[0] * constant.shape[-1]))
     columns = pieces(shape[2], pairs)

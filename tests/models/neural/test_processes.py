@@ -1,4 +1,4 @@
-"""A program in a process of its own gives the same numbers, tells how far it is, and ends with whoever started it."""
+"""A training whose second half has a process of its own gives the same numbers, and ends as a whole."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from lindley.errors import LindleyError
-from lindley.models.neural import apart, fit
+from lindley.models.neural import fit
 from lindley.models.neural.fit import Trained, Training, train
-from lindley.models.neural.parameters import Architecture, Parameters
+from lindley.models.neural.parameters import Architecture
 from tests.models.neural.test_training import normal_sources
 
 TRAINING = Training("sources", epochs=6, batch=15, watched=5)
@@ -21,8 +20,9 @@ TRAINING = Training("sources", epochs=6, batch=15, watched=5)
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """The processes that were started, as every program but the first has one."""
+    """The processes that were started, as every program but the first has one, and few runs make two."""
     monkeypatch.setattr(fit, "WORTH_A_PROCESS", 0.0)
+    monkeypatch.setattr(fit, "FEW_RUNS", 1)
     made: list[subprocess.Popen[bytes]] = []
     start = subprocess.Popen
 
@@ -65,27 +65,3 @@ def test_it_ends_when_the_training_is_broken_off(started: list[subprocess.Popen[
     with pytest.raises(KeyboardInterrupt):
         trained(progress=stop)
     assert all(process.poll() is not None for process in started)
-
-
-def test_its_errors_arrive(started: list[subprocess.Popen[bytes]]) -> None:
-    part = normal_sources(1, 30)
-    start = Parameters.random(Architecture(), 2, [0])  # the table has three features
-    with pytest.raises(LindleyError, match="2 features"):
-        apart.run_apart((Architecture(), TRAINING, [part], [part], [0], start), lambda *_: None)
-    assert started[0].poll() is not None
-
-
-def test_a_process_that_is_gone_is_told(
-    started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(apart, "__name__", "lindley.models.neural.gone")
-    with pytest.raises(LindleyError, match="ended before it was done"):
-        trained()
-
-
-def test_where_no_process_can_be_started_it_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = trained()
-    monkeypatch.setattr(fit, "WORTH_A_PROCESS", 0.0)
-    monkeypatch.setattr(apart.sys, "executable", "/there/is/no/such/python")
-    for name, values in trained().parameters.tensors().items():
-        assert torch.equal(expected.parameters.tensors()[name], values), name
