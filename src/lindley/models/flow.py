@@ -42,6 +42,7 @@ from torch import Tensor, nn
 
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.models.adam import Adam
 from lindley.models.blocks import one_thread, pieces
 
 __all__ = ["Flow", "Law", "Replicates", "fit_flow"]
@@ -238,16 +239,13 @@ def _best_number_of_steps(splines: nn.Module, x: Tensor, source: NDArray[Any], h
 def _descend(splines: nn.Module, x: Tensor, rows: Replicates, steps: int) -> Iterator[Tensor]:
     """Fit the splines in place: before every step, what they make of the instances."""
     start, worth = Law.of_features(x, rows), WORTH * x.shape[1]
-    optimiser = torch.optim.Adam(splines.parameters(), lr=RATE)
+    optimiser = Adam(splines.parameters(), RATE)
     for _ in range(steps):
         u, ln_det = _bend(splines, x)
         yield u.detach()
         # The law is at its own maximum, so that it need not be differentiated.
         law = Law.fit(u.detach(), rows, start, worth)
-        loss = (_prior(splines) - law.ln_density(u, rows).sum() - ln_det.sum()) / len(rows.count)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimiser.step((_prior(splines) - law.ln_density(u, rows).sum() - ln_det.sum()) / len(rows.count))
 
 
 def _bend(splines: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,6 +50,7 @@ import torch
 from torch import Tensor
 
 from lindley.errors import LindleyError
+from lindley.models.adam import Adam
 from lindley.models.between import AxisLaw, NormalBetween, Scatter, coupled
 from lindley.models.classical import fit_classical
 from lindley.models.fitting import Fitted, History, Task, require_device
@@ -155,7 +156,7 @@ def train(task: Task) -> tuple[TwoLevel, History]:
     learn, validate = (_Items.of(parts, start.centre) for parts in (task.learn, task.validate))
     validate = validate.draw([np.random.default_rng((seed, 10)) for seed in seeds])
     generators = [np.random.default_rng((seed, 9)) for seed in seeds]
-    optimiser = torch.optim.Adam(weights.free, lr=LEARNING_RATE)
+    optimiser = Adam(weights.free, LEARNING_RATE)
 
     runs = len(seeds)
     costs = np.empty((2, runs, epochs + 1))
@@ -177,9 +178,7 @@ def train(task: Task) -> tuple[TwoLevel, History]:
             told = f"epoch {epoch} of {epochs}, validation detection cost {float(lowest.mean()):.4f}"
             task.progress(told, epoch / max(1, epochs))
         if epoch < epochs:
-            optimiser.zero_grad(set_to_none=True)
-            cost.sum().backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimiser.step(cost.sum())
     model = _Weights(weights.start, best).model(start).map(lambda t: t.detach().cpu().contiguous())
     return model, History(costs[0], costs[1], None, best_epoch.numpy())
 

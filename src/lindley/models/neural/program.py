@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lindley.errors import LindleyError
+from lindley.models.adam import Adam
 from lindley.models.between import AxisLaw
 from lindley.models.blocks import keep_memory
 from lindley.models.fitting import History
@@ -86,10 +87,7 @@ class Program:
         self.evaluation = _to(Evaluation.of(validate_parts, t.dtype, t.watched, seeds), self.device)
         self.net = self._net(architecture, train_parts, seeds, start).to(self.device, t.dtype)
         self.parameters = list(self.net.parameters())
-        on_gpu = self.device.type == "cuda"
-        self.optimiser = torch.optim.AdamW(
-            self.parameters, lr=t.learning_rate, weight_decay=t.weight_decay, fused=True, capturable=on_gpu
-        )
+        self.optimiser = Adam(self.parameters, t.learning_rate, t.weight_decay, fused=True)
         n_runs, n_axes = self.net.free_b.shape[:2]
         self.epoch = torch.zeros(1, dtype=torch.long, device=self.device)
         self.best = [p.detach().clone() for p in self.parameters]
@@ -151,12 +149,10 @@ class Program:
         with torch.no_grad():
             for tensor, value in zip(state, kept, strict=True):
                 tensor.copy_(value)
-            for moments in self.optimiser.state.values():
-                for moment in moments.values():
-                    moment.zero_()
+            for moment in self.optimiser.state:
+                moment.zero_()
         if self.net.architecture.orthonormal not in CAPTURABLE:
             return self._epoch
-        self.optimiser.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
         with ONE_CAPTURE, torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._epoch()
@@ -177,9 +173,7 @@ class Program:
         dealt = self.batches.deal(self.epoch)
         for batch in range(n):
             loss = self._loss(self.net(), dealt, batch)
-            self.optimiser.zero_grad(set_to_none=True)
-            loss.sum().backward()  # type: ignore[no-untyped-call]
-            self.optimiser.step()
+            self.optimiser.step(loss.sum())
             total += loss.detach()
         self._validate(total / n)
 
