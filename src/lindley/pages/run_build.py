@@ -108,7 +108,8 @@ def build_report(
 ) -> Report:
     """All figures of a run; those of a model are made here or by one of the helpers. ``progress`` hears the share of models."""
     made: dict[str, tuple[ModelFigures, dict[int, CalibrationPanel]]] = {}
-    for name, figures in share_out(partial(_model_figures, run), run.models, helpers):
+    dearest_first = sorted(run.models, key=lambda name: -run.spec(name).effort)
+    for name, figures in share_out(partial(_model_figures, run), dearest_first, helpers):
         made[name] = figures
         progress(len(made) / len(run.models))
     data, notes = data_figure(run.table)
