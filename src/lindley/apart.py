@@ -24,6 +24,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from threading import Event
 from types import TracebackType
@@ -46,7 +47,8 @@ MOST_HELPERS = 7
 class Helper:
     """A process that calls functions for this one, one at a time. Where no process may be started, they are called here."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
+        """``modules``: what it will need, and imports at once, while this process does something else."""
         places = os.pathsep.join(os.path.abspath(place) for place in sys.path)
         flags: dict[str, Any] = {}
         if sys.platform == "win32":
@@ -54,7 +56,7 @@ class Helper:
         self._process: subprocess.Popen[bytes] | None = None
         with suppress(OSError):
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [sys.executable, "-P", "-m", __name__, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": places, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}, **flags,
             )  # fmt: skip
             self._to, self._from = cast(Any, self._process.stdin), cast(Any, self._process.stdout)
@@ -122,10 +124,10 @@ class _Done(Generic[J, R]):
 
 
 @contextmanager
-def some_helpers(number: int) -> Iterator[list[Helper]]:
-    """So many helpers, `MOST_HELPERS` at most; they end with the block."""
+def some_helpers(number: int, *modules: str) -> Iterator[list[Helper]]:
+    """So many helpers, `MOST_HELPERS` at most, which will need these modules; they end with the block."""
     with ExitStack() as stack:
-        yield [stack.enter_context(Helper()) for _ in range(min(number, MOST_HELPERS))]
+        yield [stack.enter_context(Helper(*modules)) for _ in range(min(number, MOST_HELPERS))]
 
 
 def share_out(
@@ -215,6 +217,8 @@ def _serve() -> None:
             pickle.dump((kind, what), answers)
             answers.flush()
 
+        for module in sys.argv[1:]:
+            import_module(module)
         with suppress(BrokenPipeError, EOFError):
             while True:
                 function, arguments = pickle.loads(pickle.load(sys.stdin.buffer))

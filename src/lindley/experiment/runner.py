@@ -88,7 +88,7 @@ def on_this_machine(
     number = min(cores - 1, len(shared) if here else len(shared) - 1) if much else 0
     threads = max(1, cores // max(1, sum(unit.is_trained for unit in units)))
     threads_here = 1 if experiment.training.device == "cpu" else BESIDE_A_GPU
-    with one_thread(), threadpool_limits(1), some_helpers(number) as helpers:
+    with one_thread(), threadpool_limits(1), some_helpers(number, do_unit.__module__) as helpers:
         do = partial(_do_here, experiment, table, threads)
         yield from share_out(do, shared, helpers, tell=report, here=here, threads=threads_here)
 

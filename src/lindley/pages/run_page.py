@@ -44,7 +44,8 @@ def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False) 
     take a share of the figures, as many as torch may use threads beside this one.
     """
     step("drawing the report", "reading the results", 0.0)
-    with some_helpers(torch.get_num_threads() - 1) as helpers, one_thread(), threadpool_limits(1):
+    needed = build_report.__module__, draw_pictures.__module__
+    with some_helpers(torch.get_num_threads() - 1, *needed) as helpers, one_thread(), threadpool_limits(1):
         run = SavedRun.open(folder)
         report = build_report(run, helpers, lambda done: step("drawing the report", "reading the results", 0.4 * done))
         return write_report(report, folder, step, helpers, pdf=pdf)

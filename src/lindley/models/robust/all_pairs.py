@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.models.blocks import at_a_time, pieces, side_by_side, workspace
+from lindley.models.blocks import at_a_time, one_thread, pieces, side_by_side, workspace
 from lindley.models.exponentials import ln_sum_exp
 from lindley.models.robust.items import Items, Views, counts
 from lindley.models.robust.tails import LN_SCATTER
@@ -33,6 +34,8 @@ WORK_PER_FEATURE, WORK_PER_SCATTER = 12, 8
 """Numbers per pair that are kept at hand for what is computed on the way."""
 FEW = 256
 """Pairs that are computed at once, in all views: of more, what belongs to an item alone is worth being computed once."""
+WORTH_THREADS = 1 << 16
+"""Pairs from which on blocks go on side by side: of fewer, threads take longer to start than they save."""
 SHARE_OF_GPU = 8
 """Of the memory of a GPU, a block takes about one part of so many."""
 FEW_IN_VIEWS = 1 << 13
@@ -206,7 +209,8 @@ def all_pairs(model: Robust, x: Items, y: Items) -> tuple[Tensor, Tensor]:
 
     if n_x == 0 or n_y == 0:
         return ln_h1, ln_h2
-    for columns in pieces(n_y, max(edge, REFS)):
-        of_y = side_by_side(partial(half, y, columns), errors, x.mean)
-        side_by_side(partial(some_traces, columns, of_y), pieces(n_x, edge), x.mean)
+    with one_thread() if n_x * n_y < WORTH_THREADS else nullcontext():
+        for columns in pieces(n_y, max(edge, REFS)):
+            of_y = side_by_side(partial(half, y, columns), errors, x.mean)
+            side_by_side(partial(some_traces, columns, of_y), pieces(n_x, edge), x.mean)
     return ln_h1, ln_h2

@@ -24,18 +24,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Event
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from lindley.apart import Helper, Tell, share_out, some_helpers
 from lindley.errors import LindleyError
-from lindley.models.blocks import or_stop
+from lindley.models.blocks import one_thread
 from lindley.models.fitting import Fitted, Progress, Sources, Task, require_device, silent
 from lindley.models.robust.eigenbasis import Shrinkage
 from lindley.models.robust.folds import (
@@ -147,8 +146,8 @@ STEPS_OF_A_REPLICATE = 15
 """About as many as it takes from where the fit on all sources ended; for the progress."""
 MOST_SEARCHED = 10_000
 """Sources that scalars and shrinkage are searched with: basis and kernels are made of all of them afterwards."""
-MOST_THREADS = 4
-"""Runs that are fitted side by side, at most: operations are short, and Python hands them out one at a time."""
+WORTH_HELPERS = 4
+"""Runs from which on other processes take a share of them: one takes seconds, and a process two to start."""
 
 
 def fit(task: Task) -> Fitted:
@@ -201,8 +200,8 @@ def fit_robust(
         seeds: one per run, for its folds and draws.
         progress: is told the step, of `ALL_STEPS` or so, and the held-out cost, both in the mean over runs.
         centre: of the prior of the scalars (scalar,); those of another table, where there is one.
-        threads: runs that are fitted side by side, as many as torch may use unless given, `MOST_THREADS` at most; they
-            change no number.
+        threads: runs that are fitted side by side, each in a process, as many as torch may use unless given; they change no
+            number.
         replicates: of the runs, the last so many start from what is found for the first.
         device: where the densities of held-out pairs are computed; bases are made on the processor.
 
@@ -215,28 +214,33 @@ def fit_robust(
     anew = len(runs) - replicates
     steps = [ALL_STEPS] * anew + [STEPS_OF_A_REPLICATE] * replicates
     done, costs = [0] * len(runs), [0.0] * len(runs)
-    stop = Event()
+    found: dict[int, _Found] = {}
 
-    def one(run: int, start: _Found | None = None) -> _Found:
-        def report(cost: float) -> None:
-            if stop.is_set():
-                raise CancelledError
-            done[run], costs[run] = min(done[run] + 1, steps[run] - 1), cost
-            share, mean = sum(done) / sum(steps), sum(costs) / max(1, sum(c > 0 for c in costs))
-            at = math.floor(ALL_STEPS * share)
-            progress(f"step {at} of {ALL_STEPS}, held-out cost {mean:.4f}", at / ALL_STEPS)
+    def report(run: int, cost: float) -> None:
+        done[run], costs[run] = min(done[run] + 1, steps[run] - 1), cost
+        share, mean = sum(done) / sum(steps), sum(costs) / max(1, sum(c > 0 for c in costs))
+        at = math.floor(ALL_STEPS * share)
+        progress(f"step {at} of {ALL_STEPS}, held-out cost {mean:.4f}", at / ALL_STEPS)
 
+    def job(run: int, start: _Found | None) -> _Job:
         searched = _some(runs[run], np.random.default_rng((seeds[run], 7)))
-        rng = np.random.default_rng((seeds[run], 6))
-        found = _fit(searched, mates[run] or 0.0, rng, centre, report, start, device)
-        done[run] = steps[run]
-        return found
+        return _Job(run, searched, mates[run] or 0.0, seeds[run], centre, start, device)
 
-    side_by_side = min(MOST_THREADS, torch.get_num_threads() if threads is None else threads)
-    found = or_stop(one, anew, side_by_side, stop)
-    found += or_stop(lambda run: one(anew + run, found[0]), replicates, side_by_side, stop)
-    scalars, relatedness = (torch.stack([getattr(f, name) for f in found]) for name in ("scalars", "relatedness"))
-    shrinkage = tuple(f.shrinkage for f in found)
+    def search(some: range, start: _Found | None, helpers: Sequence[Helper]) -> None:
+        with one_thread():
+            for one, what in share_out(
+                _search, (job(run, start) for run in some), helpers, tell=lambda one, cost: report(one.run, cost)
+            ):
+                found[one.run], done[one.run] = what, steps[one.run]
+
+    side_by_side = torch.get_num_threads() if threads is None else threads
+    worth = device == "cpu" and len(runs) >= WORTH_HELPERS
+    with some_helpers(min(side_by_side, max(anew, replicates)) - 1 if worth else 0, __name__) as helpers:
+        search(range(anew), None, helpers)
+        search(range(anew, len(runs)), found.get(0), helpers)
+    in_order = [found[run] for run in range(len(runs))]
+    scalars, relatedness = (torch.stack([getattr(f, name) for f in in_order]) for name in ("scalars", "relatedness"))
+    shrinkage = tuple(f.shrinkage for f in in_order)
     if all(share is None for share in mates):
         relatedness = relatedness[:, :1]
     shares = torch.tensor([share or 0.0 for share in mates], dtype=torch.float64)[:, None, None]
@@ -278,6 +282,25 @@ class _Found:
     relatedness: Tensor  # (2, way)
     shrinkage: Shrinkage
     inverse: Tensor  # of the Hessian, for a replicate to start with (scalar, scalar)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What is searched for one run."""
+
+    run: int
+    sources: Sources
+    mates: float
+    seed: int
+    centre: Tensor
+    start: _Found | None
+    device: str
+
+
+def _search(job: _Job, tell: Tell) -> _Found:
+    torch.set_num_threads(1)
+    rng = np.random.default_rng((job.seed, 6))
+    return _fit(job.sources, job.mates, rng, job.centre, tell, job.start, job.device)
 
 
 def _fit(
