@@ -106,7 +106,7 @@ def _stays(unit: Unit, experiment: Experiment) -> bool:
     if unit.root == ORACLE:
         return experiment.training.device != "cpu"
     kind = unit.root.kind
-    return not kind.fit.startswith("lindley.") or (experiment.training.device != "cpu" and "gpu" in kind.can)
+    return not kind.is_ours or (experiment.training.device != "cpu" and "gpu" in kind.can)
 
 
 def _do_here(

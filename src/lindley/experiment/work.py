@@ -133,7 +133,7 @@ def _decisive(models: Sequence[ModelName], experiment: Experiment, data_sha256: 
     if root == ORACLE:
         return decides
     kind = root.kind
-    if not kind.fit.startswith("lindley."):  # a model of somebody else's
+    if not kind.is_ours:
         source = Path(inspect.getfile(fetch(kind.fit))).read_bytes()
         decides["fit"] = hashlib.sha256(source).hexdigest()
     pretrained = dict(root.options).get("pretrain")

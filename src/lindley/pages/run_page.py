@@ -44,9 +44,10 @@ def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False) 
     take a share of the figures, as many as torch may use threads beside this one.
     """
     step("drawing the report", "reading the results", 0.0)
+    run = SavedRun.open(folder)
+    number = torch.get_num_threads() - 1 if all(run.spec(name).kind.is_ours for name in run.models) else 0
     needed = build_report.__module__, draw_pictures.__module__
-    with some_helpers(torch.get_num_threads() - 1, *needed) as helpers, one_thread(), threadpool_limits(1):
-        run = SavedRun.open(folder)
+    with some_helpers(number, *needed) as helpers, one_thread(), threadpool_limits(1):
         report = build_report(run, helpers, lambda done: step("drawing the report", "reading the results", 0.4 * done))
         return write_report(report, folder, step, helpers, pdf=pdf)
 

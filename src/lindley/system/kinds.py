@@ -139,6 +139,11 @@ class Kind:
         """Whether it needs sources that are kept from it, to know when to stop."""
         return "epochs" in self.can
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes with lindley: what somebody's program has registered, other processes do not know."""
+        return self.fit.startswith("lindley.")
+
 
 KINDS: dict[str, Kind] = {}
 """By name."""
