@@ -138,18 +138,29 @@ def test_no_more_is_begun_than_is_asked_for() -> None:
     given.close()
 
 
-def die_elsewhere(parent: int, tell: Tell) -> None:
+def die_elsewhere(parent: int, tell: Tell) -> int:
     """Not in the process of the test itself."""
     if os.getpid() != parent:
         os._exit(7)
-    time.sleep(0.5)  # until the other one is gone
+    return parent
+
+
+def test_what_a_lost_helper_had_in_hand_is_done_here() -> None:
+    jobs = [os.getpid()] * 9
+    with some_helpers(2) as helpers:
+        assert list(share_out(die_elsewhere, jobs, helpers)) == [(os.getpid(), os.getpid())] * 9
+
+
+def lose_another(number: int, tell: Tell) -> None:
+    with Helper() as started:
+        started(die, number, tell=tell)
 
 
 def test_an_error_ends_all() -> None:
+    with pytest.raises(LindleyError, match="ended before it was done"):
+        list(share_out(lose_another, [1], ()))
     with some_helpers(1) as helpers, pytest.raises(LindleyError, match="0 has no inverse"):
         list(share_out(fail, [0], helpers))
-    with some_helpers(1) as helpers, pytest.raises(LindleyError, match="ended before it was done"):
-        list(share_out(die_elsewhere, [os.getpid()] * 20, helpers))
 
 
 def test_it_ends_when_nobody_asks_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

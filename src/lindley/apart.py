@@ -40,6 +40,10 @@ Tell = Callable[..., None]
 """Called with whatever a function tells on its way; when it raises an error, the work ends."""
 
 
+class Lost(LindleyError):
+    """A helper ended before it was done."""
+
+
 MOST_HELPERS = 7
 """Processes beside this one, at most: each takes some 300 MB of memory."""
 
@@ -73,7 +77,7 @@ class Helper:
         """``function(*arguments, tell)``. Warnings on the way are given here.
 
         Raises:
-            LindleyError: if the process ends before it is done.
+            Lost: if the process ends before it is done.
         """
         if self._process is None:
             return function(*arguments, tell)
@@ -87,7 +91,9 @@ class Helper:
             try:
                 kind, told = pickle.load(self._from)
             except (EOFError, pickle.UnpicklingError):
-                raise LindleyError(
+                self.end()
+                self._process.wait()
+                raise Lost(
                     "a process that had a part of the work ended before it was done: perhaps there was too little memory"
                 ) from None
             if kind == "given":
@@ -98,6 +104,11 @@ class Helper:
                 warnings.warn(told, stacklevel=2)
             else:
                 tell(*told)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its process has ended."""
+        return self._process is not None and self._process.poll() is not None
 
     def end(self) -> None:
         """Stop it at once, whatever it does; a call that waits for it raises an error."""
@@ -150,13 +161,13 @@ def share_out(
         threads: how many of those at a time.
 
     When an error comes, or what is given is not asked for any more, the helpers are ended, and jobs of this process stop when
-    they tell the next time.
+    they tell the next time. What a helper had in hand that is lost, perhaps for want of memory, is done at the end, here.
     """
-    own, shared = deque(here), deque(jobs)
+    own, shared, left = deque(here), deque(jobs), deque[J]()
     stop = Event()
     done: SimpleQueue[_Done[J, R] | BaseException | None] = SimpleQueue()
 
-    def work(call: Callable[..., R], *queues: deque[J]) -> None:
+    def work(helper: Helper | None, *queues: deque[J]) -> None:
         try:
             for queue in queues:
                 while not stop.is_set():
@@ -170,7 +181,14 @@ def share_out(
                             raise CancelledError
                         tell(job, *told)
 
-                    one = _Done(job, call(job, tell_of))
+                    try:
+                        given = function(job, tell_of) if helper is None else helper(function, job, tell=tell_of)
+                    except Lost:
+                        if helper is None or not helper.is_gone:  # one that it had for itself is
+                            raise
+                        left.append(job)
+                        break
+                    one = _Done(job, given)
                     done.put(one)
                     while not one.taken.wait(0.2) and not stop.is_set():
                         pass
@@ -178,11 +196,9 @@ def share_out(
         except BaseException as error:
             done.put(error)
 
-    def with_help(helper: Helper) -> Callable[[J, Tell], R]:
-        return lambda job, tell_of: helper(function, job, tell=tell_of)
-
-    workers = [partial(work, function, own, shared), *[partial(work, function, own)] * (min(threads, len(own)) - 1)]
-    workers += [partial(work, with_help(helper), shared) for helper in helpers]
+    more = min(threads, len(own)) - 1
+    workers = [partial(work, None, own, shared), *[partial(work, None, own)] * more]
+    workers += [partial(work, helper, shared) for helper in helpers]
     with ThreadPoolExecutor(len(workers)) as pool:
         for worker in workers:
             pool.submit(worker)
@@ -205,6 +221,8 @@ def share_out(
             if busy:
                 for helper in helpers:
                     helper.end()
+    if left:
+        yield from share_out(function, left, (), tell=tell)
 
 
 def _serve() -> None:
