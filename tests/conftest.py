@@ -44,9 +44,13 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+SHORT_SEARCH = {"STEPS": 4, "STEPS_OF_A_TRIAL": 1, "WITHIN": (0.1, 0.3), "BETWEEN": (0.3, 1.0)}
+"""Few steps of the same kind, in ``lindley.models.robust.fit``."""
+
+
 def shorten_search(patch: pytest.MonkeyPatch) -> None:
     """Have the robust model take few steps of the same kind."""
-    for name, value in (("STEPS", 4), ("STEPS_OF_A_TRIAL", 1), ("WITHIN", (0.1, 0.3)), ("BETWEEN", (0.3, 1.0))):
+    for name, value in SHORT_SEARCH.items():
         patch.setattr(f"lindley.models.robust.fit.{name}", value)
 
 
