@@ -56,6 +56,16 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     assert of_children() - before < 1.0
 
 
+def test_the_end_of_the_process_looks_for_no_cycles() -> None:
+    """Among what torch has loaded that takes half a second of every command."""
+    code = (
+        "import atexit, gc, sys; from lindley.cli import main; sys.argv = ['lindley', '--version']; "
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000, gc.get_count()[2])); main()"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "True 0"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], [], *([name, "--help"] for name in ("run", "check", "report", "compare", "schema", "data"))],
