@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lindley.pages.page import Picture
+
 settings.register_profile("lindley", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lindley")
 
@@ -58,3 +60,10 @@ def shorten_search(patch: pytest.MonkeyPatch) -> None:
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what does not depend on how far the robust model searches."""
     shorten_search(monkeypatch)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of a run by their names, and nothing in them: drawing them takes seconds."""
+    empty = Picture(b"<svg></svg>", b"")
+    monkeypatch.setattr("lindley.pages.run_drawings.picture", lambda draw: empty)

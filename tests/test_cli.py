@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -106,9 +107,11 @@ def test_run_warns_about_the_table_and_shrinkage(small_table: Path, tmp_path: Pa
     lines = small_table.read_text().splitlines()
     short = tmp_path / "short.csv"
     short.write_text("\n".join(lines[: 1 + 3 * 24]) + "\n")
-    answer = lindley(
-        "run", "--data", str(short), "--splits", "2", "--models", "tlm", "--out", str(tmp_path), "--no-report"
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a process of its own
+        answer = here(
+            "run", "--data", str(short), "--splits", "2", "--models", "tlm", "--out", str(tmp_path), "--no-report"
+        )
     assert answer.returncode == 0, answer.stderr
     assert "warning:" in answer.stderr
     assert "Ledoit and Wolf" in answer.stderr

@@ -62,12 +62,6 @@ def pictures(report: Report) -> dict[str, Picture]:
     return draw_pictures(report)
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures by their names, and nothing in them: drawing them takes seconds."""
-    monkeypatch.setattr("lindley.pages.run_drawings.picture", lambda draw: Picture(b"<svg></svg>", b""))
-
-
 @pytest.fixture(scope="module")
 def hostile() -> Page:
     return Page(render_run(make_report(axes=3, neural=1, epochs=10, sources=12, hostile=True), NO_PICTURES))
