@@ -3,8 +3,8 @@
 A page is run from top to bottom in a folder of its own, as a reader would. Every Python block runs as it stands, with names of
 its own. Of every other block, and of indented ones, the lines that begin with ``lindley`` run, in this process. So that it does
 not take long, `smaller` gives commands small sizes, the robust model takes few steps, pictures of a run are not drawn, the
-simulated data set has few sources, and it stands in for ``nfi-glass``. With LINDLEY_DOCS=as-written nothing is replaced, and the pages that need only named data
-sets run in full.
+simulated data set has few sources, and it stands in for ``nfi-glass``. With LINDLEY_DOCS=as-written nothing is replaced, and
+the pages that need only named data sets run in full.
 """
 
 from __future__ import annotations
