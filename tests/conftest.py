@@ -48,17 +48,20 @@ def data_folder() -> Path:
 
 SHORT_SEARCH = {"STEPS": 4, "STEPS_OF_A_TRIAL": 1, "WITHIN": (0.1, 0.3), "BETWEEN": (0.3, 1.0)}
 """Few steps of the same kind, in ``lindley.models.robust.fit``."""
+SHORT_CHAINS = {"BURN_IN": 100, "THIN": 2}
+"""The same for the chains of a posterior, in ``lindley.models.bayes.fit``."""
 
 
 def shorten_search(patch: pytest.MonkeyPatch) -> None:
-    """Have the robust model take few steps of the same kind."""
-    for name, value in SHORT_SEARCH.items():
-        patch.setattr(f"lindley.models.robust.fit.{name}", value)
+    """Have the robust model and the full Bayesian one take few steps of the same kind."""
+    for module, shorter in (("robust", SHORT_SEARCH), ("bayes", SHORT_CHAINS)):
+        for name, value in shorter.items():
+            patch.setattr(f"lindley.models.{module}.fit.{name}", value)
 
 
 @pytest.fixture
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what does not depend on how far the robust model searches."""
+    """For tests of what does not depend on how far the robust model searches, or how long chains are."""
     shorten_search(monkeypatch)
 
 

@@ -235,6 +235,7 @@ def test_a_report_is_the_same_every_time(report: Report, pictures: dict[str, Pic
     assert render_run(report, pictures) == render_run(report, again)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_folder_holds_the_page_and_pictures_and_nothing_else(report: Report, tmp_path: Path) -> None:
     path = write_report(replace(report, models=report.models[:1]), tmp_path / "new")
     assert path == tmp_path / "new" / "report.html"
