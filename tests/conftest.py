@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lindley.experiment.cores import usable_cores
 from lindley.pages.page import Picture
 
 settings.register_profile("lindley", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -18,10 +19,22 @@ settings.load_profile("lindley")
 gc.set_threshold(50_000, 20, 20)
 
 LONGEST = (
-    "bench/test_bench.py", "experiment/test_resume.py", "test_docs.py", "app/test_walk.py", "experiment/test_cluster.py",
-    "app/test_browser.py", "app/test_access.py", "models/robust/test_fit.py", "pages/test_browser.py", "pages/test_page.py",
+    "models/robust/test_fit.py", "test_docs.py", "app/test_walk.py", "bench/test_bench.py", "pages/test_page.py",
+    "models/bayes/test_fit.py", "pages/test_browser.py", "system/test_doors.py", "models/robust/test_model.py",
+    "app/test_browser.py", "app/test_access.py", "experiment/test_cluster.py", "system/test_train.py",
+    "models/neural/test_training.py", "experiment/test_resume.py", "app/test_server.py", "app/test_cases.py", "test_cli.py",
+    "experiment/test_runner.py", "casework/test_validation.py", "casework/test_validation_report.py",
+    "models/robust/test_dense.py", "models/robust/test_groups.py", "models/robust/test_approximation.py",
+    "casework/test_cli_cases.py", "models/neural/test_apart.py", "pages/test_pdf.py", "system/test_many_pairs.py",
+    "bundle/test_bundle.py", "app/test_jobs.py", "app/test_systems.py",
 )  # fmt: skip
-"""These begin first, the longest before the others: a test of half a minute that begins last keeps one core waiting."""
+"""These begin first, the longest before the others: a file of half a minute that begins last keeps one core waiting."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: browsers, and processes that start, keep one waiting a sixth of the time."""
+    return usable_cores() + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
