@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lindley.pages.page import picture, sheet
 from lindley.pages.run_page import write_report
 from tests.pages.factory import HOSTILE, make_report
 
@@ -22,8 +23,12 @@ TABS = ["result", "model", "kinds", "data", "outliers", "made"]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a report. Its pictures, which show where there are no scripts, are all the same: to draw them takes long."""
     report = make_report(axes=10, neural=1, epochs=60, sources=60, hostile=True)
-    return write_report(report, tmp_path_factory.mktemp("report")).as_uri()
+    one = picture(lambda: sheet(6, 4)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lindley.pages.run_drawings.picture", lambda draw: one)
+        return write_report(report, tmp_path_factory.mktemp("report")).as_uri()
 
 
 @pytest.fixture(scope="module")
