@@ -15,10 +15,11 @@ demo: .venv/installed
 
 # One thread a process: two processes with two threads each would wait for one another more than they work.
 # And compiled files are kept, also where the environment says otherwise: each of the processes would compile all tests again.
+# A file of tests stays in one process, which makes once what its tests share; tests/conftest.py tells which come first.
 test: export OMP_NUM_THREADS = 1
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench bundle docs/theme

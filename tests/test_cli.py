@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,16 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     assert of_children() - before < 1.0
 
 
+def test_the_end_of_the_process_looks_for_no_cycles() -> None:
+    """Among what torch has loaded that takes half a second of every command."""
+    code = (
+        "import atexit, gc, sys; from lindley.cli import main; sys.argv = ['lindley', '--version']; "
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000, gc.get_count()[2])); main()"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "True 0"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], [], *([name, "--help"] for name in ("run", "check", "report", "compare", "schema", "data"))],
@@ -96,9 +107,11 @@ def test_run_warns_about_the_table_and_shrinkage(small_table: Path, tmp_path: Pa
     lines = small_table.read_text().splitlines()
     short = tmp_path / "short.csv"
     short.write_text("\n".join(lines[: 1 + 3 * 24]) + "\n")
-    answer = lindley(
-        "run", "--data", str(short), "--splits", "2", "--models", "tlm", "--out", str(tmp_path), "--no-report"
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a process of its own
+        answer = here(
+            "run", "--data", str(short), "--splits", "2", "--models", "tlm", "--out", str(tmp_path), "--no-report"
+        )
     assert answer.returncode == 0, answer.stderr
     assert "warning:" in answer.stderr
     assert "Ledoit and Wolf" in answer.stderr

@@ -2,9 +2,9 @@
 
 A page is run from top to bottom in a folder of its own, as a reader would. Every Python block runs as it stands, with names of
 its own. Of every other block, and of indented ones, the lines that begin with ``lindley`` run, in this process. So that it does
-not take long, `smaller` gives commands small sizes, the robust model takes few steps, the simulated data set has few sources,
-and it stands in for ``nfi-glass``. With LINDLEY_DOCS=as-written nothing is replaced, and the pages that need only named data
-sets run in full.
+not take long, `smaller` gives commands small sizes, the robust model takes few steps, pictures of a run are not drawn, the
+simulated data set has few sources, and it stands in for ``nfi-glass``. With LINDLEY_DOCS=as-written nothing is replaced, and
+the pages that need only named data sets run in full.
 """
 
 from __future__ import annotations
@@ -195,6 +195,7 @@ def test_a_page_runs(
         few = 90 if page.name == "tutorial.md" else 240  # 240: a third of them does for 18 features, without a warning
         monkeypatch.setattr(simulated, "N_SOURCES", few)
         request.getfixturevalue("short_search")
+        request.getfixturevalue("undrawn")
         stand_ins(page.name, tmp_path)
     for kind, text in blocks(page):
         capsys.readouterr()

@@ -23,10 +23,12 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have httpx2 than httpx
     from starlette.testclient import TestClient
 
+from lindley.app import jobs
 from lindley.app.bench import Bench
 from lindley.app.jobs import Limits
 from lindley.app.reader import Reader
 from lindley.app.server import guarded
+from tests.app import warm
 
 PORT = 8760
 HOME = f"http://127.0.0.1:{PORT}"
@@ -65,6 +67,28 @@ def reader() -> Iterator[Reader]:
     shared = Reader()
     yield shared
     Reader.close(shared)
+
+
+@pytest.fixture(scope="session")
+def _warm_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
+    path = str(tmp_path_factory.mktemp("warm") / "door")
+    program = (sys.executable, warm.__file__)
+    with subprocess.Popen(
+        [*program, "serve", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUTF8": "1"}
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield (*program, "run", path)
+        server.communicate()
+
+
+@pytest.fixture(scope="module")
+def quick_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Jobs without the seconds in which each of them imports torch; where nothing can be forked, they are as they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if hasattr(os, "fork"):
+            patch.setattr(jobs, "PROGRAM", request.getfixturevalue("_warm_program"))
+        yield
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from lindley.pages.pdf import attached_page
 from tests.app.conftest import HOME, PORT, Client, csv_bytes, glass, workbook
 from tests.command import here
 
+pytestmark = pytest.mark.usefixtures("quick_jobs")
 NUMBER = "2026-017"
 
 
@@ -57,8 +58,8 @@ def bench(client: Client, trained: Path) -> Client:
     return client
 
 
-@pytest.fixture(scope="session")
-def finished(trained: Path, reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def finished(trained: Path, reader: Reader, quick_jobs: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a bench in which one pair was computed."""
     folder = tmp_path_factory.mktemp("finished") / "bench"
     client = opened(folder, reader)

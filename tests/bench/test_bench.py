@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,33 @@ from bench import __main__ as program, tables, tables_of_work
 from lindley.evaluation.pair_grid import TILE
 from lindley.models.neural.parameters import Architecture, Parameters
 from lindley.models.two_level import score
+from tests.conftest import SHORT_SEARCH
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A whole run of small size, in a process of its own."""
-    path = tmp_path_factory.mktemp("bench") / "quick.json"
-    command = [sys.executable, "-m", "bench", "--quick", "--devices", "cpu", "--threads", "1", "--json", str(path)]
-    done = subprocess.run(
-        [*command, "--sections", ",".join(program.SECTIONS)],
+def measured(sections: Iterable[str], *more: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """``python -m bench`` in a process of its own, with small sizes and few steps of the robust model."""
+    options = ["--quick", "--devices", "cpu", "--threads", "1", "--sections", ",".join(sections), *more]
+    code = f"""
+import runpy, sys
+{before}
+from lindley.models.robust import fit
+vars(fit).update({SHORT_SEARCH})
+sys.argv[1:] = {options}
+runpy.run_module("bench", run_name="__main__", alter_sys=True)
+"""
+    return subprocess.run(
+        [sys.executable, "-c", code],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A whole run of small size."""
+    path = tmp_path_factory.mktemp("bench") / "quick.json"
+    done = measured(program.SECTIONS, "--json", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
     result: dict[str, Any] = json.loads(path.read_text("utf-8"))
     result["printed"] = done.stdout
@@ -329,20 +344,14 @@ def test_torch_numpy_and_scipy_are_enough() -> None:
     """With every other package of the project out of reach, the whole program is imported and a section runs."""
     absent = ["pydantic", "yaml", "typer", "rich", "openpyxl", "platformdirs", "safetensors", "threadpoolctl", "jinja2"]
     absent += ["matplotlib", "plotly", "sklearn", "lir"]
-    code = f"""
-import sys
+    without = f"""
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition('.')[0] in {absent}:
             raise ModuleNotFoundError(f"No module named '{{name}}'", name=name)
 sys.meta_path.insert(0, Absent())
-from bench.__main__ import main
-sys.exit(main(["--quick", "--devices", "cpu", "--threads", "1", "--sections", "scoring,lir,units,cases"]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = measured(["scoring", "lir", "units", "cases"], before=without)
     assert done.returncode == 0, done.stderr
     assert "million pairs/s" in done.stdout
     assert "`units` needs" in done.stdout

@@ -254,7 +254,7 @@ def test_the_problems_of_both_tables_are_told_at_once(folder: Path) -> None:
 
 def test_a_refusal_ends_with_status_2_and_the_reasons_on_standard_error(folder: Path) -> None:
     write_csv(folder / "far.csv", 1e6 + items(8, 1, 1)[0])
-    answer = lindley(*command(folder, "far.csv", "ref.csv", "--json", "--out", folder / "r.html"))
+    answer = here(*map(str, command(folder, "far.csv", "ref.csv", "--json", "--out", folder / "r.html")))
     assert answer.returncode == 2
     assert answer.stdout == ""
     assert "outside the range of the population" in answer.stderr

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,28 @@ from lindley.table.splits import Protocol
 from lindley.table.table import Table, export_csv
 from tests.experiment.conftest import make_experiment, make_table, without_seconds
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
 
 ROWS = ("tlm", "tlm+logistic", "yeo-johnson:tlm", "ntlm-single-pairs-n2", "ntlm-double-sources-n1-varying")
 EXPERIMENT = make_experiment(protocol=Protocol(splits=9, seed=1), training={"epochs": 15, "group": 7}, models=ROWS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> Iterator[None]:
+    """Workers are forked from a process that has imported lindley and torch, which takes each of them seconds.
+
+    Those of `test_the_command` are started as they are for a user.
+    """
+    if os.name != "posix":
+        yield
+        return
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        context = distributed.utils.get_mp_context()
+        context.set_forkserver_preload(["distributed", "lindley.experiment.runner"])
+        forkserver.ensure_running()  # before anybody counts processes
+        yield
 
 
 @pytest.fixture(scope="module")

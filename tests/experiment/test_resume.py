@@ -26,7 +26,7 @@ UNITS = 24
 EXPERIMENT = """\
 data: panes.csv
 protocol: {splits: 42, seed: 6}
-training: {epochs: 12, group: 7}
+training: {epochs: 5, group: 7}
 output: {report: false}
 models:
   - tlm
@@ -34,7 +34,7 @@ models:
   - yeo-johnson:tlm
   - ntlm-single-pairs-n1
   - ntlm-single-pairs-n1-varying
-  - {model: ntlm-double-sources-n2, label: sources, options: {epochs: 6}}
+  - {model: ntlm-double-sources-n2, label: sources, options: {epochs: 3}}
 """
 KILLED = ["run", "panes.yaml", "--out", "killed"]
 FORKS = f"""\

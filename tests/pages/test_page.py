@@ -62,12 +62,6 @@ def pictures(report: Report) -> dict[str, Picture]:
     return draw_pictures(report)
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures by their names, and nothing in them: drawing them takes seconds."""
-    monkeypatch.setattr("lindley.pages.run_drawings.picture", lambda draw: Picture(b"<svg></svg>", b""))
-
-
 @pytest.fixture(scope="module")
 def hostile() -> Page:
     return Page(render_run(make_report(axes=3, neural=1, epochs=10, sources=12, hostile=True), NO_PICTURES))
@@ -241,6 +235,7 @@ def test_a_report_is_the_same_every_time(report: Report, pictures: dict[str, Pic
     assert render_run(report, pictures) == render_run(report, again)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_folder_holds_the_page_and_pictures_and_nothing_else(report: Report, tmp_path: Path) -> None:
     path = write_report(replace(report, models=report.models[:1]), tmp_path / "new")
     assert path == tmp_path / "new" / "report.html"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,7 +98,12 @@ app.add_typer(data_app, name="data")
 
 
 def main() -> None:
-    """Run the command; what a user can mend is told in plain words, with exit status 2."""
+    """Run the command; what a user can mend is told in plain words, with exit status 2.
+
+    At the end of the process nobody looks for cycles among all that torch has loaded, which would take half a second.
+    """
+    atexit.unregister(gc.freeze)  # once, also where a process runs several commands
+    atexit.register(gc.freeze)
     try:
         _main()
     except SystemExit as ended:

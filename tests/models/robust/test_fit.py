@@ -110,6 +110,7 @@ def test_small_and_odd_tables(n: int, p: int, reps: int) -> None:
     assert cllr_of(model, tests) < (1.0 if p > 1 else 1.05)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_of_many_features_there_are_fewer_axes() -> None:
     model, tests = fit(draw(45, 70, noise=0.3))
     assert model.projection.shape[1] == 70

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -390,10 +391,16 @@ def _inverse_wishart(rng: np.random.Generator, freedom: float, scale: Floats) ->
 
 def _bartlett(rng: np.random.Generator, freedom: float, chains: int, p: int) -> Floats:
     """Lower triangles T (chain, p, p) with T Tᵀ ~ Wishart(freedom, 1)."""
-    triangle: Floats = np.tril(rng.standard_normal((chains, p, p)), -1)
-    at = np.arange(p)
+    below, at, _ = _places(p)
+    triangle: Floats = np.where(below, rng.standard_normal((chains, p, p)), 0.0)
     triangle[:, at, at] = np.sqrt(rng.chisquare(freedom - at, (chains, p)))
     return triangle
+
+
+@cache
+def _places(p: int) -> tuple[NDArray[np.bool_], NDArray[np.int64], Floats]:
+    """Of p × p matrices: what is below the diagonal, the diagonal, and the identity; a sampler asks ten thousands of times."""
+    return np.tri(p, k=-1, dtype=np.bool_), np.arange(p), np.eye(p)
 
 
 def _cholesky(matrix: Floats) -> Floats:
@@ -412,4 +419,4 @@ def _prior_scale(rng: np.random.Generator, inverse: Floats) -> Floats:
 
 
 def _diagonal(values: Floats) -> Floats:
-    return values[..., None] * np.eye(values.shape[-1])
+    return values[..., None] * _places(values.shape[-1])[2]
