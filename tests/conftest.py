@@ -25,7 +25,8 @@ LONGEST = (
     "models/neural/test_training.py", "experiment/test_resume.py", "app/test_server.py", "app/test_cases.py", "test_cli.py",
     "experiment/test_runner.py", "casework/test_validation.py", "casework/test_validation_report.py",
     "models/robust/test_dense.py", "models/robust/test_groups.py", "models/robust/test_approximation.py",
-    "casework/test_cli_cases.py", "models/neural/test_apart.py", "pages/test_pdf.py", "system/test_many_pairs.py",
+    "casework/test_cli_cases.py", "experiment/test_helpers.py", "models/neural/test_processes.py", "pages/test_pdf.py",
+    "system/test_many_pairs.py",
     "bundle/test_bundle.py", "app/test_jobs.py", "app/test_systems.py",
 )  # fmt: skip
 """These begin first, the longest before the others: a file of half a minute that begins last keeps one core waiting."""
