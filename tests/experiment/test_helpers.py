@@ -62,7 +62,7 @@ def test_a_report(pristine: Path, asked: list[str]) -> None:
         shared = build_report(run, helpers)
         few = replace(shared, models=(), kinds=(), data=replace(shared.data, features=shared.data.features[:2]))
         pictures = draw_pictures(few, helpers=helpers)
-    assert set(asked) == {"_model_figures", "_drawn"}
+    assert set(asked) == {"figures", "_drawn"}
     assert render_run(shared, {}) == render_run(alone, {})
     assert pictures == draw_pictures(few)
 

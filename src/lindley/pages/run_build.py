@@ -9,9 +9,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -82,40 +82,76 @@ class SideBySide:
 
 @dataclass(frozen=True, eq=False)
 class _Shown:
-    """What is shown of a run: its test pairs by split, the runs of every model, and models side by side."""
+    """What is shown of a run: its test pairs by split, the runs of every model, models side by side, and their figures."""
 
-    grids: list[PairGrid]
-    choices: dict[str, RunChoice]
-    comparisons: list[SideBySide]
+    run: SavedRun
 
-    @classmethod
-    def of(cls, run: SavedRun) -> _Shown:
-        tests = [split.test for split in run.splits]
-        choices = {name: RunChoice.of(run.result(name)) for name in run.models}
-        return cls(
-            [PairGrid.of(test.trace.source, test.ref.source, test.weight) for test in tests],
-            choices,
-            compare_kinds({name: run.spec(name) for name in run.models}, choices),
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process keeps it from one model to the next."""
+        return _shown, (self.run,)
+
+    @cached_property
+    def grids(self) -> list[PairGrid]:
+        tests = [split.test for split in self.run.splits]
+        return [PairGrid.of(test.trace.source, test.ref.source, test.weight) for test in tests]
+
+    @cached_property
+    def choices(self) -> dict[str, RunChoice]:
+        return {name: RunChoice.of(self.run.result(name)) for name in self.run.models}
+
+    @cached_property
+    def comparisons(self) -> list[SideBySide]:
+        return compare_kinds({name: self.run.spec(name) for name in self.run.models}, self.choices)
+
+    def figures(self, name: str, tell: Tell) -> tuple[ModelFigures, dict[int, CalibrationPanel]]:
+        """The figures of a model, and its calibration on every split that a figure shows."""
+        run, grids, choice, result = self.run, self.grids, self.choices[name], self.run.result(name)
+        llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
+        wanted = set(choice.named.values()) | {c.split for c in self.comparisons if name in c.models}
+        of_split = {
+            split: calibration_panel(
+                grids[split],
+                llrs[split],
+                result.test_cllr[split],
+                result.test_cllr_min[split],
+                split=split,
+                validate=result.validate_cllr[split],
+            )
+            for split in sorted(wanted)
+        }
+        panels = [replace(of_split[split], which=which) for which, split in choice.named.items()]
+        history, at = run.history(name, choice.median), choice.median
+        test = axis_analysis(name, at, run, "test")
+        validate = axis_analysis(name, at, run, "validate") if is_neural(run.spec(name)) else None
+        figures = ModelFigures(
+            name=name,
+            split=at,
+            loss=None if history is None else loss_figure(history),
+            axes=() if test is None else axis_panels(name, at, run, test),
+            runs=CalibrationFigure(label(name, run.spec(name)), tuple(panels)),
+            omnibus=omnibus_figure(of_split[at], grids[at], llrs[at]),
+            outliers=find_outliers(grids, llrs),
+            sketch=sketch(run.spec(name), len(run.table.features)),
+            focus=None if validate is None or test is None else focus_figure(validate, test),
         )
+        return figures, of_split
 
 
-_shown = lru_cache(maxsize=1)(_Shown.of)
-"""Of the run whose models are looked at one after the other."""
+_shown = lru_cache(maxsize=1)(_Shown)
 
 
 def build_report(
     run: SavedRun, helpers: Sequence[Helper] = (), progress: Callable[[float], None] = lambda done: None
 ) -> Report:
     """All figures of a run; those of a model are made here or by one of the helpers. ``progress`` hears the share of models."""
+    shown = _Shown(run)
     made: dict[str, tuple[ModelFigures, dict[int, CalibrationPanel]]] = {}
     dearest_first = sorted(run.models, key=lambda name: -run.spec(name).effort)
-    for name, figures in share_out(partial(_model_figures, run), dearest_first, helpers):
+    for name, figures in share_out(shown.figures, dearest_first, helpers):
         made[name] = figures
         progress(len(made) / len(run.models))
     data, notes = data_figure(run.table)
     summary = summary_figure(run)
-    comparisons = _shown(run).comparisons
-    _shown.cache_clear()
     return Report(
         title=run.table.name,
         facts=(
@@ -125,7 +161,7 @@ def build_report(
         summary=summary,
         kinds=tuple(
             CalibrationFigure(c.title, tuple(replace(made[m][1][c.split], which=kind(run.spec(m))) for m in c.models))
-            for c in comparisons
+            for c in shown.comparisons
         ),
         models=tuple(made[name][0] for name in run.models),
         data=data,
@@ -133,41 +169,6 @@ def build_report(
         best=min(summary.rows, key=lambda row: (not row.keeps_reading, row.calibrated, row.validate)).name,
         series=series_figure(run, model_labels(summary)),
     )
-
-
-def _model_figures(run: SavedRun, name: str, tell: Tell) -> tuple[ModelFigures, dict[int, CalibrationPanel]]:
-    """The figures of a model, and its calibration on every split that a figure shows."""
-    shown = _shown(run)
-    grids, choice, result = shown.grids, shown.choices[name], run.result(name)
-    llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
-    wanted = set(choice.named.values()) | {c.split for c in shown.comparisons if name in c.models}
-    of_split = {
-        split: calibration_panel(
-            grids[split],
-            llrs[split],
-            result.test_cllr[split],
-            result.test_cllr_min[split],
-            split=split,
-            validate=result.validate_cllr[split],
-        )
-        for split in sorted(wanted)
-    }
-    panels = [replace(of_split[split], which=which) for which, split in choice.named.items()]
-    history, at = run.history(name, choice.median), choice.median
-    test = axis_analysis(name, at, run, "test")
-    validate = axis_analysis(name, at, run, "validate") if is_neural(run.spec(name)) else None
-    figures = ModelFigures(
-        name=name,
-        split=at,
-        loss=None if history is None else loss_figure(history),
-        axes=() if test is None else axis_panels(name, at, run, test),
-        runs=CalibrationFigure(label(name, run.spec(name)), tuple(panels)),
-        omnibus=omnibus_figure(of_split[at], grids[at], llrs[at]),
-        outliers=find_outliers(grids, llrs),
-        sketch=sketch(run.spec(name), len(run.table.features)),
-        focus=None if validate is None or test is None else focus_figure(validate, test),
-    )
-    return figures, of_split
 
 
 def summary_figure(run: SavedRun) -> SummaryFigure:
