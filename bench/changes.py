@@ -56,7 +56,7 @@ def _figures(place: Column) -> dict[str, Figure]:
         if "highest" in row:
             found[f"MiB, {describe_case(row)}"] = row["highest"] / MIB, False
     for line in place.rows("growth"):
-        for point in line["points"]:
+        for point in line["points"][-1:]:  # the largest: the page has all of them further down
             found[f"{describe_line(line)}, {point['size']:,} {line['along']}"] = point["best"], False
     return found
 
