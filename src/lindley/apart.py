@@ -40,12 +40,12 @@ Tell = Callable[..., None]
 """Called with whatever a function tells on its way; when it raises an error, the work ends."""
 
 
-class Lost(LindleyError):
-    """A helper ended before it was done."""
-
-
 MOST_HELPERS = 7
 """Processes beside this one, at most: each takes some 300 MB of memory."""
+
+
+class Lost(LindleyError):
+    """A helper ended before it was done."""
 
 
 class Helper:
@@ -85,8 +85,8 @@ class Helper:
             # As one piece: it is read at once, and not after all that the function needs was imported.
             pickle.dump(pickle.dumps((function, arguments)), self._to)
             self._to.flush()
-        except BrokenPipeError:
-            pass  # what it had to say is still there to be read
+        except OSError:
+            pass  # nobody reads it; what there was to say is still there to be read
         while True:
             try:
                 kind, told = pickle.load(self._from)
@@ -237,7 +237,7 @@ def _serve() -> None:
 
         for module in sys.argv[1:]:
             import_module(module)
-        with suppress(BrokenPipeError, EOFError):
+        with suppress(OSError, EOFError):  # nobody asks any more, or listens
             while True:
                 function, arguments = pickle.loads(pickle.load(sys.stdin.buffer))
                 try:

@@ -26,10 +26,8 @@ class Adam:
     ) -> None:
         """``fused``: all of a step in one operation, which is faster, and rounds otherwise."""
         self.parameters = list(parameters)
-        for (
-            parameter
-        ) in self.parameters:  # the fused operation takes all to lie in one piece, and is wrong where they do not
-            parameter.data = parameter.data.contiguous()
+        for parameter in self.parameters:
+            parameter.data = parameter.data.contiguous()  # the fused operation is wrong where one is not in one piece
         self.learning_rate, self.weight_decay, self.fused = learning_rate, weight_decay, fused
         on_gpu = fused and self.parameters[0].device.type == "cuda"
         self.moments = [[torch.zeros_like(p) for p in self.parameters] for _ in range(2)]
