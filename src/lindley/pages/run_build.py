@@ -137,7 +137,9 @@ class _Shown:
         return figures, of_split
 
 
-_shown = lru_cache(maxsize=1)(_Shown)
+@lru_cache(maxsize=1)
+def _shown(run: SavedRun) -> _Shown:
+    return _Shown(run)
 
 
 def build_report(
