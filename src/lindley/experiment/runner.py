@@ -1,9 +1,10 @@
 """Run an experiment: do the units that are not finished, keep each as it comes, and put the results together.
 
-Units need nothing of each other and come out the same anywhere, so that many processes or machines can do them, through Dask
-(extra ``cluster``), with the results of a serial run. A worker that is lost costs the unit it had in hand, which another one
-does again. Workers write nothing: results come back to this process. Every unit carries its data with it, so that no worker is
-needed to stay: a scattered table is gone with the last that has it.
+Units need nothing of each other and come out the same anywhere. So this process and helpers beside it share them
+(`lindley.apart`), or many processes or machines do them, through Dask (extra ``cluster``), with the results of a serial run.
+A worker that is lost costs the unit it had in hand, which another one does again. Workers write nothing: results come back to
+this process. Every unit carries its data with it, so that no worker is needed to stay: a scattered table is gone with the
+last that has it.
 """
 
 from __future__ import annotations
@@ -59,8 +60,6 @@ ASK_AGAIN = 1.0
 """Seconds after which a scheduler is asked again how many workers it has, as more may have joined."""
 WORKERS_WITHIN = 30
 """Seconds in which the first worker must be there."""
-
-
 BESIDE_A_GPU = 10
 """Units at a time where trainings are on a GPU: the paper's six together take a third of the time that they take one after the
 other."""
