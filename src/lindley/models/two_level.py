@@ -293,6 +293,8 @@ def _longest(indices: Sequence[Index]) -> int:
 
 def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Tensor:
     """The means of the chosen items of every run, (run, items, feature), filled up with the centre."""
+    if len(sides) == 1:
+        return torch.from_numpy(sides[0].mean[indices[0]]).to(like)[None]
     values = like.expand(-1, _longest(indices), -1).clone()
     for run, (side, index) in enumerate(zip(sides, indices, strict=True)):
         values[run, : len(index)] = torch.from_numpy(side.mean[index])
@@ -323,9 +325,10 @@ def item_scatter(model: PairModel, side: Side, items: Index) -> Tensor:
 
 def _padded_scatter(model: PairModel, sides: Sequence[Side], indices: Sequence[Index]) -> Tensor:
     """The scatter of the chosen items of every run, (run, items, …), filled up with zeros."""
+    if len(sides) == 1:
+        return item_scatter(model, sides[0], indices[0])[None]
     runs = enumerate(zip(sides, indices, strict=True))
-    models = [model] if len(sides) == 1 else [take_runs(model, [run]) for run in range(len(sides))]
-    found = {run: item_scatter(models[run], side, index) for run, (side, index) in runs if len(index)}
+    found = {run: item_scatter(take_runs(model, [run]), side, index) for run, (side, index) in runs if len(index)}
     some = next(iter(found.values()))
     scatter = some.new_zeros((len(sides), _longest(indices), some.shape[-1]))
     for run, of_run in found.items():

@@ -74,6 +74,21 @@ def test_blocks_of_pairs_change_nothing(m: int, n: int, monkeypatch: pytest.Monk
     torch.testing.assert_close(model.ln_parts(*sides), parts, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize(("m", "n"), [(1, 3), (2, 2), (2, 3), (5, 2)])
+def test_a_pair_by_itself_has_the_lr_that_it_has_among_others(m: int, n: int) -> None:
+    """A trace and a ref of different numbers of instances go through the same operations; among others, each side by itself."""
+    model = make(3, 2, 5)
+    traces, refs = instances(model, 3, m, 1), instances(model, 2, n, 2)
+    refs[:, 0, 0, 1] += 50.0  # an instance with a feature that is off
+    whole, parts = (ask(*case(model, traces, refs)) for ask in (model.ln_lr, model.ln_parts))
+    for i in range(3):
+        for j in range(2):
+            alone = case(model, traces[:, i : i + 1], refs[:, j : j + 1])
+            torch.testing.assert_close(model.ln_lr(*alone)[:, 0, 0], whole[:, i, j], rtol=1e-11, atol=1e-11)
+            for found, part in zip(model.ln_parts(*alone), parts, strict=True):
+                torch.testing.assert_close(found[:, 0, 0], part[:, i, j], rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 3)])
 def test_no_traces_or_no_refs_have_no_pairs(m: int, n: int) -> None:
     model = make(3, 2, 5)
@@ -246,7 +261,7 @@ def test_how_instances_scatter_is_as_probable_under_both_hypotheses(axes: int) -
     x, y, ln_draws, _, _ = near_and_apart(axes, 2 / 3)
     for half in (0.2, 6.0):
         scatter = torch.cat([torch.full((len(x), axes), s * half).double() for s in (1, -1)], -1)[None]
-        of_x, of_y = model.views(x[None], 2, scatter).one(0)[0], model.items(y[None])
+        of_x, of_y = model.views(x[None], (2,), scatter).one(0)[0], model.items(y[None])
         found = model.ln_pair(of_x, of_y, model.ln_seen_with((2 * x + y)[None] / 3, 3))
         for ln_p in found:
             assert_one(ln_p[0] - of_x.ln_within[0], ln_draws)

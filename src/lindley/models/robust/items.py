@@ -13,7 +13,7 @@ from torch import Tensor
 from lindley.models.robust.kept import kept
 from lindley.models.robust.tails import LN_GROSS, LN_SCATTER, Left, Number
 
-__all__ = ["Apart", "Items", "Numbers", "Views", "WaysToSee", "counts", "ways_to_see"]
+__all__ = ["Apart", "Items", "Numbers", "Views", "WaysToSee", "are_gross", "counts", "numbers_kept", "ways_to_see"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +62,11 @@ class Views:
         """Every tensor (run, items, view, …) sent through ``function``."""
         return Views(self.items.map(function), function(self.ln_joint))
 
-    def cut(self, at: int) -> tuple[Views, Views]:
-        """The items before a number, and those from it on."""
-        return self.map(lambda t: t[:, :at]), self.map(lambda t: t[:, at:])
+    def some(self, items: slice, number: int) -> Views:
+        """Some of the items, all of so many instances, in the views of these."""
+        kept = numbers_kept(number)
+        found = self.map(lambda t: t[:, items, : len(kept)])
+        return replace(found, items=replace(found.items, number=kept, is_gross=are_gross(number)))
 
     @cached_property
     def ln_p(self) -> Tensor:
@@ -188,39 +190,73 @@ def counts(x: Items, y: Items) -> tuple[Number, Number]:
 
 @dataclass(frozen=True, eq=False)
 class WaysToSee:
-    """The views of an item of so many instances, in order: what hangs on their number alone.
+    """The views of items of so many instances, in order: what hangs on these numbers alone.
 
-    All; all with a gross scatter; then those with more than one left if the first r are off, or the others are; single
-    instances, the first and the last, come last.
+    All; all with a gross scatter; single instances, the first and the last; then those with more than one left if the first r
+    are off, or the others are. Items have a number each, or all the same. Where one has fewer instances than another, it is
+    filled up with instances that no view keeps, and with views that mean nothing (`Views.some` leaves them out).
     """
 
-    numbers: tuple[int, ...]  # of instances that are kept
     is_gross: tuple[bool, ...]
-    count: Tensor  # the numbers (view,)
-    is_kept: Tensor  # 1 for an instance that is kept, 0 for others (view, instance)
-    off: Tensor  # r − 1 of the views but the first two (view − 2,)
-    known: Tensor  # γ of every r (r,)
-    ln_tau: Tensor  # (node, view)
-    weight: Tensor  # where the weights of the nodes are in `Robust._ln_weights_of_all` (node, view)
+    total: Number  # M, or that of each item (item, 1)
+    count: Tensor  # of instances that are kept (1 or item, view)
+    is_kept: Tensor  # 1 for an instance that is kept, 0 for others (1 or item, view, instance)
+    last: Tensor | None  # +∞ for instances that fill up, 0 for others (item, instance, 1); None where there are none
+    off: Tensor  # r − 1 of the views but the first two (1 or item, view − 2)
+    known: Tensor  # γ of every r (1 or item, r)
+    ln_tau: Tensor  # (node, 1, view)
+    share: Tensor  # τ/M, the error of a mean in units of w (node, 1 or item, view)
+    weight: Tensor  # where the weights of the nodes are in `Robust._ln_weights_of_all` (node, 1, view)
 
 
 @cache
-def ways_to_see(number: int, dtype: torch.dtype, device: torch.device) -> WaysToSee:
-    """Of two or more instances."""
+def ways_to_see(numbers: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> WaysToSee:
+    """Of items of so many instances each, two or more; one number stands for any number of items."""
+    most, differ = max(numbers), len(set(numbers)) > 1
+    each = [_views(number) for number in numbers]
+    each = [views + [views[0]] * (2 * most - len(views)) for views in each]
+    is_gross = are_gross(most)
+    gross = [*zip(LN_GROSS, GROSS, strict=True), (0.0, NO_WEIGHT), (0.0, NO_WEIGHT)]
+    nodes = [gross if view else list(zip(LN_SCATTER, USUAL, strict=True)) for view in is_gross]
+    with torch.inference_mode(False):
+        ln_tau, weight = torch.tensor(nodes, dtype=torch.float64).movedim(0, -1)[:, :, None].unbind(1)
+        r, total = torch.arange(1, most, dtype=torch.float64), torch.tensor(numbers, dtype=torch.float64)[:, None]
+        known = torch.where(r < total, r * (1 - r / total), 1.0)
+        last = torch.where(torch.arange(most) < total, 0.0, torch.inf)[..., None]
+        count = torch.tensor([[len(some) for _, some in views] for views in each], dtype=torch.float64)
+        is_kept = torch.tensor([[[i in some for i in range(most)] for _, some in views] for views in each])
+        off = torch.tensor([[max(r, 1) - 1 for r, _ in views[2:]] for views in each], device=device)
+        floats = (t.to(device, dtype) for t in (total, count, is_kept, last, known, ln_tau, ln_tau.exp() / count))
+        total, count, is_kept, last, known, ln_tau, share = floats
+        return WaysToSee(
+            is_gross=is_gross,
+            total=total if differ else most,
+            count=count,
+            is_kept=is_kept,
+            last=last if differ else None,
+            off=off,
+            known=known,
+            ln_tau=ln_tau,
+            share=share,
+            weight=weight.long().to(device),
+        )
+
+
+def _views(number: int) -> list[tuple[int, range]]:
+    """r, and which instances are kept, of every view of an item of so many: 2 M views, but one of a single instance."""
     splits = [(r, some) for r in range(1, number) for some in (range(r, number), range(r))]
     several, alone = ([each for each in splits if (len(each[1]) == 1) is single] for single in (False, True))
-    alone.sort(key=lambda each: each[1].start)
-    views = [(0, range(number)), (0, range(number)), *several, *alone]
-    is_gross = tuple(view == 1 for view in range(len(views)))
-    r = torch.arange(1, number, dtype=torch.float64)
-    gross = [(u, at) for u, at in zip(LN_GROSS, GROSS, strict=True)] + [(0.0, NO_WEIGHT)] * 2
-    nodes = [gross if each else list(zip(LN_SCATTER, USUAL, strict=True)) for each in is_gross]
-    with torch.inference_mode(False):
-        ln_tau, weight = torch.tensor(nodes, dtype=torch.float64).movedim(0, -1).unbind(1)
-        count = torch.tensor([len(some) for _, some in views])
-        is_kept = torch.tensor([[i in some for i in range(number)] for _, some in views])
-        floats = (t.to(device, dtype) for t in (count, is_kept, r * (1 - r / number), ln_tau))
-        count, is_kept, known, ln_tau = floats
-        off = torch.tensor([r - 1 for r, _ in views[2:]], device=device)
-        numbers = tuple(len(some) for _, some in views)
-        return WaysToSee(numbers, is_gross, count, is_kept, off, known, ln_tau, weight.long().to(device))
+    whole = (0, range(number))
+    return [whole, whole, *sorted(alone, key=lambda each: each[1].start), *several] if number > 1 else [whole]
+
+
+@cache
+def numbers_kept(number: int) -> tuple[int, ...]:
+    """How many instances every view keeps of an item of so many."""
+    return tuple(len(some) for _, some in _views(number))
+
+
+@cache
+def are_gross(number: int) -> tuple[bool, ...]:
+    """Whether the instances that a view keeps scatter grossly, of an item of so many."""
+    return tuple(view == 1 for view in range(len(_views(number))))

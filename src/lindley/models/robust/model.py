@@ -67,7 +67,16 @@ from lindley.models.between import Scatter
 from lindley.models.blocks import room
 from lindley.models.robust.all_pairs import distinct, of_given_pairs, over_views
 from lindley.models.robust.eigenbasis import Stabiliser
-from lindley.models.robust.items import Apart, Items, Numbers, Views, WaysToSee, ways_to_see
+from lindley.models.robust.items import (
+    Apart,
+    Items,
+    Numbers,
+    Views,
+    WaysToSee,
+    are_gross,
+    numbers_kept,
+    ways_to_see,
+)
 from lindley.models.robust.kept import kept
 from lindley.models.robust.population import Population
 from lindley.models.robust.single import SingleInstance
@@ -291,16 +300,24 @@ class Robust:
     ) -> Iterator[tuple[Robust, Views, Views]]:
         """Both sides on the axes, in all views, with the model: of all runs at once, if they have the same axes.
 
-        Traces and refs of equally many instances are seen at once: for a single pair, that is half of the operations.
+        Traces and refs of equally many instances are seen at once, and so are a trace and a ref by themselves: for a single
+        pair, operations count.
         """
         for runs, model in self._same_axes:
             of_x, of_y = (None, None) if scatter is None else (scatter.trace[runs], scatter.ref[runs])
             x, y = model.project(trace[runs]), model.project(ref[runs])
-            if n_trace != n_ref:
-                yield model, model.views(x, n_trace, of_x), model.views(y, n_ref, of_y)
+            n_x, n_y = x.shape[1], y.shape[1]
+            if n_trace == n_ref or (n_x == n_y == 1 and min(n_trace, n_ref) > 1):
+                scattered = None
+                if of_x is not None and of_y is not None:
+                    of_x, of_y = _filled_up(of_x, n_trace, n_ref), _filled_up(of_y, n_ref, n_trace)
+                    scattered = torch.cat([of_x, of_y], 1)
+                both = model.views(
+                    torch.cat([x, y], 1), (n_trace,) if n_trace == n_ref else (n_trace, n_ref), scattered
+                )
+                yield model, both.some(slice(n_x), n_trace), both.some(slice(n_x, None), n_ref)
             else:
-                scattered = None if of_x is None or of_y is None else torch.cat([of_x, of_y], 1)
-                yield model, *model.views(torch.cat([x, y], 1), n_trace, scattered).cut(x.shape[1])
+                yield model, model.views(x, (n_trace,), of_x), model.views(y, (n_ref,), of_y)
 
     def ln_seen_with(self, points: Tensor, number: Number) -> Tensor:
         """ln f_q at means (run, points, axis) of so many instances, all or each, for every scatter: (run, scatter, points)."""
@@ -322,72 +339,80 @@ class Robust:
         ln_f = ln_weighted_sum(self.ln_seen_with(mean, 1), self._ln_usual_weights)
         return Items(1, mean, self._along(mean), ln_f, self.ln_single(mean, ln_f), torch.zeros_like(ln_f))
 
-    def views(self, mean: Tensor, number: int = 1, scatter: Tensor | None = None) -> Views:
-        """Items on the axes in all views: means (run, items, axis) of ``number`` instances, and `scatter_of` them.
+    def views(self, mean: Tensor, numbers: tuple[int, ...] = (1,), scatter: Tensor | None = None) -> Views:
+        """Items on the axes in all views: means (run, items, axis) of so many instances, and `scatter_of` them.
 
-        The first view has all instances. Of two or more, some may be off together; which, is told by the item alone. Ordered
+        One number is that of all items; or each has its own, and those of fewer instances are filled up with their mean. The
+        first view has all instances. Of two or more, some may be off together; which, is told by the item alone. Ordered
         along the direction in which they scatter most, these are the first r of them or the last. A scatter may have more
         axes than the model.
         """
-        if number == 1:
+        most = max(numbers)
+        if most == 1:
             items = self.items(mean).map(lambda t: t[:, :, None])
-            return Views(replace(items, number=(1,), is_gross=(False,)), items.ln_p)
-        values = mean[..., None, :].expand(-1, -1, number, -1)
+            return Views(replace(items, number=numbers_kept(1), is_gross=are_gross(1)), items.ln_p)
+        values = mean[..., None, :].expand(-1, -1, most, -1)
         if scatter is not None:
-            values = (
-                values + scatter.reshape(*scatter.shape[:2], number, scatter.shape[2] // number)[..., : mean.shape[-1]]
-            )
+            values = values + scatter.reshape(*scatter.shape[:2], most, -1)[..., : mean.shape[-1]]
         scaled = (values - values.mean(-2, keepdim=True)) * self._rsqrt_within[:, :, None]
+        table = ways_to_see(numbers, mean.dtype, mean.device)
         with torch.no_grad():
-            order = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1:].argsort(-2)
+            place = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1:]
+            order = (place if table.last is None else place + table.last).argsort(-2)
         values, scaled = (t.take_along_dim(order, -2) for t in (values, scaled))
-        table = ways_to_see(number, mean.dtype, mean.device)
         items = self._in_views(values, table)
 
-        gross = self.tails.contamination / 2
-        ln_usual, ln_one, ln_spike = self._once(
-            ("views", number), lambda: [(t * (1 - gross)).log() for t in self.tails.chances(2 * number - 2)]
-        )
-        shared = self._shared(number - 1)
+        ln_usual, ln_gross, ln_one, ln_spike, unit = self._once(("views", table), lambda: self._chances_of_views(table))
+        shared = self._shared(table.total - 1, table)
         moved = scaled.cumsum(-2)[..., :-1, :]  # (run, items, r, axis)
-        total = (scaled**2).sum((-1, -2))[..., None].expand(moved.shape[:-1])
-        unit = 2 * self.tails.scatter_shape
+        total = scaled.square().sum((-1, -2))[..., None].expand(moved.shape[:-1])
         spiked = self._offsets.spiked(total, _first(moved @ self.directions.mT[:, None]), table.known, unit)
-        contaminated = self._offsets.contaminated(total, (moved**2).sum(-1), table.known, unit)
+        contaminated = self._offsets.contaminated(total, moved.square().sum(-1), table.known, unit)
         off = torch.logaddexp(
             ln_one + shared.ln_one_off(contaminated, total.shape), ln_spike + shared.ln_spikes(spiked, total.shape)
         )
-        whole = [ln_usual + items.ln_p[..., :1], gross.log() + items.ln_p[..., 1:2]]
-        return Views(items, torch.cat([*whole, off[..., table.off] + items.ln_f[..., 2:]], -1))
+        off = off.take_along_dim(table.off[None], -1)
+        whole = [ln_usual + items.ln_p[..., :1], ln_gross + items.ln_p[..., 1:2]]
+        return Views(items, torch.cat([*whole, off + items.ln_f[..., 2:]], -1))
+
+    def _chances_of_views(self, table: WaysToSee) -> tuple[Tensor, ...]:
+        """ln of the chances that all is as usual, that all scatter grossly, that some given are contaminated or have a spike;
+        and the unit of sums of squares.
+        """
+        gross = self.tails.contamination / 2
+        usual, one, spike = ((t * (1 - gross)).log() for t in self.tails.chances(2 * table.total - 2))
+        return usual, gross.log(), one, spike, 2 * self.tails.scatter_shape
 
     def _in_views(self, values: Tensor, table: WaysToSee) -> Items:
         """Items of two or more instances (run, items, instance, axis), in order, in all views."""
-        mean = (table.is_kept @ values) / table.count[:, None]
-        squares = (((values[:, :, None] - mean[..., None, :]) ** 2) * table.is_kept[..., None]).sum(-2)
-        n_items, n_views = mean.shape[1:3]
+        mean = (table.is_kept @ values) / table.count[..., None]  # (run, items, view, axis)
+        squares = ((values[:, :, None] - mean[..., None, :]).square_() * table.is_kept[..., None]).sum(-2)
+        (n_items, n_views), nodes = mean.shape[1:3], len(table.ln_tau)
         ln_weights, factor, power, constant = self._once(table, lambda: self._law_of_squares(table))
-        share = (table.ln_tau.exp() / table.count).repeat(1, n_items)
-        at_means = self._ln_seen(mean.flatten(1, 2), share).reshape(len(mean), len(table.ln_tau), n_items, n_views)
+        share = table.share.expand(-1, n_items, -1).flatten(1)
+        at_means = self._ln_seen(mean.flatten(1, 2), share).reshape(len(mean), nodes, n_items, n_views)
         terms = constant + power * ln_products([_first(squares)], [factor])[0]
         ln_f, ln_within, ln_p = (ln_weighted_sum(t, ln_weights) for t in (at_means, terms, terms + at_means))
-        ln_tau = ((ln_weights + terms).softmax(1) * table.ln_tau[:, None]).sum(1)
-        # A single instance, the last two views have, may be off itself, and tells nothing of its scatter.
-        alone = self.ln_single(mean[:, :, -2:].flatten(1, 2), ln_f[..., -2:].flatten(1)).reshape(len(mean), n_items, 2)
-        ln_p = torch.cat([ln_p[..., :-2], alone], -1)
-        ln_tau = torch.cat([ln_tau[..., :-2], torch.zeros_like(alone)], -1)
-        along = self._along(mean.flatten(1, 2)).reshape(len(mean), n_items, n_views, self.directions.shape[1])
-        return Items(table.numbers, mean, along, ln_f, ln_p, ln_within, squares, ln_tau, table.is_gross)
+        ln_tau = ((ln_weights + terms).softmax(1) * table.ln_tau).sum(1)
+        # A single instance, the third view and the fourth have, may be off itself, and tells nothing of its scatter.
+        alone = self.ln_single(mean[:, :, 2:4].flatten(1, 2), ln_f[..., 2:4].flatten(1)).reshape(len(mean), n_items, 2)
+        ln_p = torch.cat([ln_p[..., :2], alone, ln_p[..., 4:]], -1)
+        ln_tau = torch.cat([ln_tau[..., :2], torch.zeros_like(alone), ln_tau[..., 4:]], -1)
+        most = n_views // 2
+        return Items(
+            numbers_kept(most), mean, self._along(mean), ln_f, ln_p, ln_within, squares, ln_tau, table.is_gross
+        )
 
     def _law_of_squares(self, table: WaysToSee) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of the instances that a view keeps: ln ω, 1/ντw, and what their Student-t law has for power and constant.
 
-        All are (run, node, 1, view) but for the second, which is (run, node, axis, 1, view).
+        All are (run, node, 1 or item, view) but for the second, which is (run, node, axis, 1, view).
         """
         w, nu, contrasts = self.var_within[..., None, None], self.tails.nu[..., None], table.count - 1
-        scales = table.ln_tau.exp()[:, None, None] * w  # (run, node, axis, 1, view)
+        scales = table.ln_tau.exp()[:, None] * w  # (run, node, axis, 1, view)
         ln_scale = contrasts * scales.log().sum(2)
         law = student_law(nu, contrasts, ln_scale, w.shape[2])
-        return self._ln_weights_of_all[:, table.weight][:, :, None], 1 / (nu[..., None] * scales), *law
+        return self._ln_weights_of_all[:, table.weight], 1 / (nu[..., None] * scales), *law
 
     @kept
     def _ln_usual_weights(self) -> Tensor:
@@ -609,13 +634,18 @@ class Robust:
     def _rsqrt_within(self) -> Tensor:
         return self.var_within.rsqrt()
 
+    @kept
+    def _to_features(self) -> Tensor:
+        """u_f/√w (run, axis, feature)."""
+        return (self.directions * self._rsqrt_within).mT.contiguous()
+
     @cached_property
     def _offsets(self) -> Offsets:
         return Offsets(self.directions)
 
     def _along(self, points: Tensor) -> Tensor:
         """u_f · x/√w (run, …, feature)."""
-        return (points * self._rsqrt_within) @ self.directions.mT
+        return (points.flatten(1, -2) @ self._to_features).reshape(*points.shape[:-1], self.directions.shape[1])
 
 
 def _first(values: Tensor) -> Tensor:
@@ -627,6 +657,14 @@ def _apart(x: Tensor, y: Tensor) -> Tensor:
     """x − y of items (run, …, axis), with the axes first."""
     x, y = _first(x), _first(y)
     return torch.sub(x, y, out=room(*np.broadcast_shapes(x.shape, y.shape)))
+
+
+def _filled_up(scatter: Tensor, number: int, another: int) -> Tensor:
+    """The scatter of so many instances (run, items, instance × axis), with their mean for those that others have more."""
+    if number >= another:
+        return scatter
+    values = scatter.reshape(*scatter.shape[:2], number, -1)
+    return torch.cat([values, values.mean(2, keepdim=True).expand(-1, -1, another - number, -1)], 2).flatten(2)
 
 
 def _ln(value: Number) -> Number:

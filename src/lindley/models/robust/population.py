@@ -111,7 +111,7 @@ class Population:
         """ln f at x + y of all pairs of halves, (run, traces, refs), by matrix products; without a gradient."""
         total = self.var + x.error
         squares = coupled(2 * x.points / total, y.points, *((half.points**2 / total).sum(-1) for half in (x, y)))
-        broad = _ln_student(squares.clamp_min_(0.0), total).add_(self.background.log())
+        broad = _ln_student(squares.clamp_min_(0.0), total).add_(self._ln_shares[1])
         # ln of kernels over background, if the sum of products over the kernels were one.
         ln_ratio = self._ln_apart(x.points, y.points, x.error, x.ln_most, y.ln_most).sub_(broad)
         far = ln_ratio > MOST_RATIO if float(ln_ratio.amax()) > MOST_RATIO else None
@@ -133,14 +133,19 @@ class Population:
     ) -> Tensor:
         """ln of the kernels' part at x + y without the sum over kernels, plus ``of_x`` and ``of_y``: (run, traces, refs)."""
         total = self.kernels()[1] + error
-        constant = torch.log1p(-self.background[..., 0]) - 0.5 * (total.log() + LN_2PI).sum(-1)
+        constant = self._ln_shares[0][..., 0] - 0.5 * (total.log() + LN_2PI).sum(-1)
         rows, columns = (of - 0.5 * (points**2 / total).sum(-1) for points, of in ((x, of_x), (y, of_y)))
         return coupled(-x / total, y, rows + constant, columns)
 
     def _mixture(self, kernels: Tensor, broad: Tensor) -> Tensor:
         """ln[(1 − π) e^kernels + π e^broad] of parts (run, …), which are used up."""
-        pi = self.background.reshape(-1, *(1,) * (broad.dim() - 1))
-        return torch.logaddexp(kernels.add_(torch.log1p(-pi)), broad.add_(pi.log()))
+        of_kernels, of_background = (t.reshape(-1, *(1,) * (broad.dim() - 1)) for t in self._ln_shares)
+        return torch.logaddexp(kernels.add_(of_kernels), broad.add_(of_background))
+
+    @kept
+    def _ln_shares(self) -> tuple[Tensor, Tensor]:
+        """ln(1 − π) and ln π (run, 1, 1)."""
+        return torch.log1p(-self.background), self.background.log()
 
 
 def ln_background(points: Tensor, total: Tensor) -> Tensor:

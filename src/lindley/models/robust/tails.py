@@ -292,9 +292,9 @@ class SharedTail:
 
     def ln_density(self, squares: Tensor) -> Tensor:
         """Of sums of squares Q (run, …)."""
-        power, constant = (self._of_pairs(t, squares.shape)[:, 0] for t in self._law)
-        unit = 2 * self.shape[..., 0]
-        return (constant - power * torch.log1p(squares.flatten(1) / unit)).reshape(squares.shape)
+        power, constant = self._law_of(squares.shape)
+        unit = 2 * self.shape
+        return (constant - power * torch.log1p(squares.flatten(1)[:, None] / unit)).reshape(squares.shape)
 
     @kept
     def _law(self) -> tuple[Tensor, Tensor]:
@@ -305,16 +305,27 @@ class SharedTail:
         constant = torch.lgamma(alpha + half) - torch.lgamma(alpha) - half * (2 * math.pi * alpha).log()
         return alpha + half, constant - 0.5 * self.contrasts * ln_within
 
-    def _of_pairs(self, value: Tensor, shape: Sequence[int]) -> Tensor:
-        """What may differ between pairs of a shape (run, …), as (run, 1, pair or 1)."""
-        return _of_pairs(value, shape) if isinstance(self.contrasts, Tensor) else value
+    def _law_of(self, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The law of pairs of a shape (run, …), as (run, 1, pair or 1); of few pairs, whose law differs, it is kept."""
+        if not isinstance(self.contrasts, Tensor):
+            return self._law
+        if (law := self._laws.get(shape := tuple(shape))) is None:
+            with torch.inference_mode(False):
+                law = _of_pairs(self._law[0], shape), _of_pairs(self._law[1], shape)
+            if math.prod(shape) <= FEW:
+                self._laws[shape] = law
+        return law
+
+    @cached_property
+    def _laws(self) -> dict[tuple[int, ...], tuple[Tensor, Tensor]]:
+        return {}
 
     def ln_mixture(self, terms: Sequence[Left], shares: Sequence[Tensor | float], shape: Sequence[int]) -> Tensor:
         """ln Σ_term share · weight · density, of pairs of a shape (run, …).
 
         What is left is given in units of 2α, and used up; the last kind of terms has the least.
         """
-        power, constant = (self._of_pairs(t, shape) for t in self._law)
+        power, constant = self._law_of(shape)
         logs = [left.log1p() if left.requires_grad else left.log1p_() for left, _ in terms]
         ln_least = logs[-1].detach().amin(1, keepdim=True)
         total: Tensor | None = None
