@@ -259,12 +259,18 @@ def test_how_instances_scatter_is_as_probable_under_both_hypotheses(axes: int) -
     """∫ p(x, y, S | H) over both means is p(S), for two instances against one and a few S."""
     model = drawn_in(plain(make(12, 1, axes, 3, contamination=0.1, spike=0.2, second_spike=1e-12, relatedness=0.1)))
     x, y, ln_draws, _, _ = near_and_apart(axes, 2 / 3)
-    for half in (0.2, 6.0):
+
+    def ln_given_squares(x: Tensor, y: Tensor, half: float) -> Tensor:
+        """ln p(x, y | S, H) of both hypotheses (2, points)."""
         scatter = torch.cat([torch.full((len(x), axes), s * half).double() for s in (1, -1)], -1)[None]
         of_x, of_y = model.views(x[None], (2,), scatter).one(0)[0], model.items(y[None])
         found = model.ln_pair(of_x, of_y, model.ln_seen_with((2 * x + y)[None] / 3, 3))
-        for ln_p in found:
-            assert_one(ln_p[0] - of_x.ln_within[0], ln_draws)
+        return torch.cat(found) - of_x.ln_within
+
+    for half in (0.2, 6.0):
+        some = zip(*(side.split(1 << 12) for side in (x, y)), strict=True)  # as many as the cache holds
+        for ln_p in torch.cat([ln_given_squares(*sides, half) for sides in some], 1):
+            assert_one(ln_p, ln_draws)
 
 
 # Limits.
