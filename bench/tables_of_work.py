@@ -23,19 +23,19 @@ def unit_costs(results: Sequence[Result]) -> Table:
 
 
 def unit_splits(results: Sequence[Result]) -> Table:
-    """One worker, and several."""
+    """One process, and several."""
 
     def cells(row: Any) -> list[str]:
         return [duration(row["seconds"]), times(row["times_faster"]), short(row["best_possible"])]
 
     places, rows, notes = of_rows(results, "units", "splits", lambda row: row["way"], cells)
     for letter, section in sections(results, "units"):
-        for row in (row for row in section["rows"] if row["what"] == "splits" and row["workers"] == 1):
+        for row in [row for row in section["rows"] if row["what"] == "splits"][:1]:
             notes.append(
-                f"{letter}{row['units']} splits of {row['sources']} sources, a unit each; a worker has one thread"
+                f"{letter}{row['units']} splits of {row['sources']} sources, a unit each; each process has one thread"
             )
-    names = ("seconds", "× one worker", "at best")
-    return Table("Splits of `robust`, by workers", side_by_side("", places, names), rows, notes)
+    names = ("seconds", "× one", "at best")
+    return Table("Splits of `robust`, by processes", side_by_side("", places, names), rows, notes)
 
 
 def cases(results: Sequence[Result]) -> Table:

@@ -32,7 +32,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from lindley.errors import LindleyError
 
-__all__ = ["Helper", "Tell", "share_out", "some_helpers"]
+__all__ = ["MOST_HELPERS", "Helper", "Tell", "share_out", "some_helpers"]
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -41,7 +41,7 @@ Tell = Callable[..., None]
 
 
 MOST_HELPERS = 7
-"""Processes beside this one, at most: each takes some 300 MB of memory."""
+"""Processes beside this one that nobody asked for, at most: each takes some 300 MB of memory."""
 
 
 class Lost(LindleyError):
@@ -135,10 +135,10 @@ class _Done(Generic[J, R]):
 
 
 @contextmanager
-def some_helpers(number: int, *modules: str) -> Iterator[list[Helper]]:
-    """So many helpers, `MOST_HELPERS` at most, which will need these modules; they end with the block."""
+def some_helpers(number: int, *modules: str, most: int = MOST_HELPERS) -> Iterator[list[Helper]]:
+    """So many helpers, ``most`` at most, which will need these modules; they end with the block."""
     with ExitStack() as stack:
-        yield [stack.enter_context(Helper(*modules)) for _ in range(min(number, MOST_HELPERS))]
+        yield [stack.enter_context(Helper(*modules)) for _ in range(min(number, most))]
 
 
 def share_out(

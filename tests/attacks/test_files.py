@@ -16,7 +16,6 @@ import yaml
 from hypothesis import given, strategies as st
 
 from lindley.errors import LindleyError
-from lindley.experiment import runner
 from lindley.experiment.folder import LOCK, held_folder, json_digest
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
@@ -400,19 +399,3 @@ def test_a_named_data_set_that_changed_is_not_gone_on_with(tmp_path: Path, monke
     assert answer.status == 2
     assert "onze-vowels is not what it was when the run in" in answer.err
     assert everything(tmp_path / "out") == before
-
-
-def test_workers_have_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    distributed = pytest.importorskip("distributed")
-
-    def none(**_: Any) -> None:
-        raise ImportError
-
-    monkeypatch.setattr(distributed.Security, "temporary", none)
-    with pytest.raises(LindleyError, match=r"needs the package cryptography, .*pip install 'lindley\[cluster\]'"):
-        runner._security(distributed)
-    monkeypatch.undo()
-    pytest.importorskip("cryptography")
-    security = runner._security(distributed)
-    assert security.require_encryption
-    assert "BEGIN" in security.tls_worker_key  # in memory, and not in a file

@@ -102,20 +102,20 @@ def test_cases_are_timed(quick: dict[str, Any]) -> None:
     }
 
 
-def test_workers_stand_beside_one(quick: dict[str, Any]) -> None:
+def test_several_processes_stand_beside_one(quick: dict[str, Any]) -> None:
     one = {
         "what": "splits",
-        "way": "1 worker",
+        "way": "1 process",
         "device": "cpu",
         "workers": 1,
         "units": 21,
         "sources": 150,
         "seconds": 60.0,
     }
-    eight = {**one, "way": "8 workers", "workers": 8, "seconds": 9.0, "best_possible": 7.0, "times_faster": 60 / 9}
+    eight = {**one, "way": "8 processes", "workers": 8, "seconds": 9.0, "best_possible": 7.0, "times_faster": 60 / 9}
     result = {**quick, "units": {"rows": [{**one, "best_possible": 1.0, "times_faster": 1.0}, eight]}, "files": []}
     table = tables.make([result])["units-splits"]
-    assert list(table.rows) == [["1 worker", "60.0 s", "1.00", "1.00"], ["8 workers", "9.00 s", "6.67", "7.00"]]
+    assert list(table.rows) == [["1 process", "60.0 s", "1.00", "1.00"], ["8 processes", "9.00 s", "6.67", "7.00"]]
     assert "21 splits of 150 sources" in table.plain()
 
 

@@ -5,6 +5,7 @@ one.
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -77,7 +78,8 @@ def run(
         str | None,
         typer.Option(
             metavar="NUMBER",
-            help="Work on so many processes of this machine, each on one core; auto for as many as there are cores.",
+            help="Work in so many processes of this machine, each on one core; auto for as many as there are cores. Default: "
+            "as many as there are cores, eight at most, if there is more than a little to do.",
             rich_help_panel=MACHINES,
         ),
     ] = None,
@@ -234,7 +236,7 @@ def _executor(workers: int | None, cluster: str | None) -> tuple[Executor, int]:
 
     if cluster is not None:
         return on_cluster(cluster), workers_at(cluster)
-    return (on_this_machine, 1) if workers is None else (on_cluster(workers=workers), workers)
+    return partial(on_this_machine, workers=workers), workers or 1
 
 
 def schema(

@@ -1,10 +1,10 @@
 """Run an experiment: do the units that are not finished, keep each as it comes, and put the results together.
 
 Units need nothing of each other and come out the same anywhere. So this process and helpers beside it share them
-(`lindley.apart`), or many processes or machines do them, through Dask (extra ``cluster``), with the results of a serial run.
-A worker that is lost costs the unit it had in hand, which another one does again. Workers write nothing: results come back to
-this process. Every unit carries its data with it, so that no worker is needed to stay: a scattered table is gone with the
-last that has it.
+(`lindley.apart`), or other machines do them, through Dask (extra ``cluster``), with the results of a serial run. A worker
+that is lost costs the unit it had in hand, which another one does again. Workers write nothing: results come back to this
+process. Every unit carries its data with it, so that no worker is needed to stay: a scattered table is gone with the last
+that has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 import torch
 from threadpoolctl import threadpool_limits
 
-from lindley.apart import share_out, some_helpers
+from lindley.apart import MOST_HELPERS, share_out, some_helpers
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
 from lindley.experiment.folder import drop_results, group_in, held_folder, read_unit, start_folder, write_unit
@@ -70,24 +70,29 @@ SOON = 0.05
 
 
 def on_this_machine(
-    experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
+    experiment: Experiment,
+    table: Table,
+    units: Sequence[Unit],
+    report: Callable[[Unit, str, float], None],
+    workers: int | None = None,
 ) -> Iterator[tuple[Unit, Finished]]:
-    """In this process and, where there is much to do, in as many beside it as torch may use threads.
+    """In so many processes, of which this is one: by default, where there is much to do, as many as torch may use threads.
 
-    Every unit runs on one thread. Where there are fewer trainings than cores, each of them has several. What uses a GPU stays
-    in this process, on threads of its own, as it leaves most of the GPU idle; so does a model of somebody else's, which other
-    processes may not know.
+    Every unit runs on one thread. Where there are fewer trainings than processes, each of them has several. What uses a GPU
+    stays in this process, on threads of its own, as it leaves most of the GPU idle; so does a model of somebody else's, which
+    other processes may not know.
     """
     require_device(experiment.training.device)
-    cores = torch.get_num_threads()
     order = _in_order(units)
     here = [unit for unit in order if _stays(unit, experiment)]
     shared = [unit for unit in order if not _stays(unit, experiment)]
-    much = sum(unit.effort for unit in shared) >= WORTH_HELPERS
+    cores = torch.get_num_threads() if workers is None else workers
+    much = workers is not None or sum(unit.effort for unit in shared) >= WORTH_HELPERS
     number = min(cores - 1, len(shared) if here else len(shared) - 1) if much else 0
+    most = MOST_HELPERS if workers is None else number
     threads = max(1, cores // max(1, sum(unit.is_trained for unit in units)))
     threads_here = 1 if experiment.training.device == "cpu" else BESIDE_A_GPU
-    with one_thread(), threadpool_limits(1), some_helpers(number, do_unit.__module__) as helpers:
+    with one_thread(), threadpool_limits(1), some_helpers(number, do_unit.__module__, most=most) as helpers:
         do = partial(_do_here, experiment, table, threads)
         yield from share_out(do, shared, helpers, tell=report, here=here, threads=threads_here)
 
@@ -283,15 +288,13 @@ def _refuse_early(experiment: Experiment, table: Table) -> None:
             )
 
 
-def on_cluster(address: str | None = None, workers: int | None = None) -> Executor:
-    """Do units on the cluster at ``address``, or on so many processes of this machine."""
+def on_cluster(address: str) -> Executor:
+    """Do units on the Dask cluster whose scheduler is at ``address``."""
     try:
         import dask
         import distributed
     except ImportError as error:
-        raise LindleyError(
-            "--workers and --cluster need Dask, which is not installed: pip install 'lindley[cluster]'."
-        ) from error
+        raise LindleyError("--cluster needs Dask, which is not installed: pip install 'lindley[cluster]'.") from error
 
     settings = {
         "distributed.scheduler.allowed-failures": LOST_AT_MOST,
@@ -306,8 +309,7 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
         if not units:
             return
         with _quiet(), dask.config.set(settings), ExitStack() as stack:
-            client = _client(stack, distributed, address, workers, len(units))
-            _require_workers(client, address)
+            client = _client(stack, distributed, address)
             here = (versions(), code_digest())
             # The longest first, so that no worker is left with a training at the end.
             waiting = iter(sorted(units, key=lambda unit: -unit.effort))
@@ -337,8 +339,7 @@ def on_cluster(address: str | None = None, workers: int | None = None) -> Execut
                     done.update(new)
                 return handed
 
-            for unit in hand_out()[: workers or 1]:
-                report(unit, "handed to the workers", 0.0)
+            report(hand_out()[0], "handed to the workers", 0.0)
             for future in done:
                 unit, to_go = futures.pop(future), to_go - 1
                 finished, told = _result(future)
@@ -357,9 +358,7 @@ def workers_at(address: str) -> int:
     import distributed
 
     with _quiet(), ExitStack() as stack:
-        client = _client(stack, distributed, address, None, 1)
-        _require_workers(client, address)
-        return sum(client.nthreads().values())
+        return sum(_client(stack, distributed, address).nthreads().values())
 
 
 def _do(experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]) -> Told:
@@ -379,41 +378,23 @@ def _listing(numbers: dict[str, str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in numbers.items())
 
 
-def _client(stack: ExitStack, distributed: Any, address: str | None, workers: int | None, n_units: int) -> Any:
-    """A client of the scheduler at ``address``, or of a cluster on this machine; ``stack`` closes what was opened."""
-    if address is not None:
-        try:
-            _require_listener(address)
-            return stack.enter_context(distributed.Client(address, timeout="10s"))
-        except (OSError, ValueError, TimeoutError) as error:
-            raise LindleyError(
-                f"There is no Dask scheduler at {address} ({error or type(error).__name__}). Start one with "
-                "'dask scheduler', and workers with 'dask worker ADDRESS', and give its address, such as "
-                "tcp://192.168.1.20:8786."
-            ) from error
-    n_workers = min(workers or 1, n_units)
-    security = _security(distributed)
-    cluster = distributed.LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, memory_limit=0,
-        host="127.0.0.1", protocol="tls://", security=security, dashboard_address=None,
-        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any port that is free: another run may have the usual one
-    )  # fmt: skip
-    return stack.enter_context(distributed.Client(stack.enter_context(cluster), security=security))
-
-
-def _security(distributed: Any) -> Any:
-    """Keys for one run, which stay in the memory of its processes: a worker does what it is told, and is told by us alone.
-
-    Without them whoever has an account on this machine could have a worker run code of theirs in the name of its user.
-    """
+def _client(stack: ExitStack, distributed: Any, address: str) -> Any:
+    """A client of the scheduler at ``address``, which ``stack`` closes; without workers, work would wait there for ever."""
     try:
-        return distributed.Security.temporary()
-    except ImportError as error:
+        _require_listener(address)
+        client = stack.enter_context(distributed.Client(address, timeout="10s"))
+    except (OSError, ValueError, TimeoutError) as error:
         raise LindleyError(
-            "--workers needs the package cryptography, which is not installed: without it, everybody with an account on "
-            "this machine could run programs in your name while the run lasts. Install it with "
-            "pip install 'lindley[cluster]', or leave --workers out."
+            f"There is no Dask scheduler at {address} ({error or type(error).__name__}). Start one with 'dask scheduler', and "
+            "workers with 'dask worker ADDRESS', and give its address, such as tcp://192.168.1.20:8786."
         ) from error
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+    except TimeoutError as error:
+        raise LindleyError(
+            f"The Dask scheduler {address} has no workers. Start some with 'dask worker {address}'."
+        ) from error
+    return client
 
 
 def _require_listener(address: str) -> None:
@@ -426,17 +407,6 @@ def _require_listener(address: str) -> None:
             pass
 
 
-def _require_workers(client: Any, address: str | None) -> None:
-    """A scheduler without workers would let the work wait for ever."""
-    try:
-        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
-    except TimeoutError as error:
-        where = address if address is not None else "of this machine"
-        raise LindleyError(
-            f"The Dask scheduler {where} has no workers. Start some with 'dask worker {address or 'ADDRESS'}'."
-        ) from error
-
-
 def _result(future: Any) -> Told:
     from distributed import KilledWorker
 
@@ -445,7 +415,7 @@ def _result(future: Any) -> Told:
     except KilledWorker as error:
         raise LindleyError(
             "A part of the work was lost with several workers, one after the other: they may have run out of memory. What "
-            "is finished is kept; give the same command with fewer --workers, or machines with more memory."
+            "is finished is kept; give the same command to a cluster whose machines have more memory for each worker."
         ) from error
     except CancelledError as error:
         raise LindleyError(
