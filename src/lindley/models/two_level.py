@@ -213,8 +213,16 @@ def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> lis
     for rows, columns, found in _blocks(model, traces, refs):
         llr = found.cpu().numpy()
         for run, (r, c) in enumerate(zip(rows, columns, strict=True)):
-            scores[run][np.ix_(r, c)] = llr[run, : len(r), : len(c)]
+            scores[run][_places(r, c)] = llr[run, : len(r), : len(c)]
     return scores
+
+
+def _places(rows: Index, columns: Index) -> tuple[slice, slice] | tuple[Index, ...]:
+    """Of a block in a matrix. Rows and columns in ascending order mostly have no gap: to write them as a whole is faster."""
+    ends = [(int(each[0]), int(each[-1]) + 1) if len(each) else (0, 0) for each in (rows, columns)]
+    if all(last - first == len(each) for (first, last), each in zip(ends, (rows, columns), strict=True)):
+        return slice(*ends[0]), slice(*ends[1])
+    return np.ix_(rows, columns)
 
 
 def score_there(model: PairModel, trace: Side, ref: Side) -> Tensor:
