@@ -99,6 +99,11 @@ def _joined(old: Result, new: Result) -> Result:
     result = {**old, **new}
     result["files"] = [*old["files"], *new["files"]]
     result["loads"] = [*loads(old), *loads(new)]
+    versions = {
+        name: ", ".join(dict.fromkeys([*old["machine"][name].split(", "), new["machine"][name]]))
+        for name in ("python", "torch")
+    }
+    result["machine"] = {**new["machine"], **versions}  # LiR wants another Python
     result["devices"] = list(dict.fromkeys([*old["devices"], *new["devices"]]))
     for name in SECTIONS:
         if name in old and name in new:
