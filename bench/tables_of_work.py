@@ -15,11 +15,16 @@ def unit_costs(results: Sequence[Result]) -> Table:
 
     def cells(row: Any) -> list[str]:
         memory = [DASH if row[key] is None else short(row[key] / MIB) for key in ("memory_early", "memory")]
-        return [f"{row['units']:,}", duration(row["itself"]), duration(max(0.0, row["cost"])), " → ".join(memory)]
+        return [f"{row['units']:,}", duration(row["itself"]), _signed(row["cost"]), " → ".join(memory)]
 
     places, rows, notes = of_rows(results, "units", "cost", lambda row: row["way"], cells)
     names = ("units", "a unit by itself", "what it costs beside", "MiB, after a quarter → at the end")
     return Table("What a unit costs", side_by_side("", places, names), rows, notes)
+
+
+def _signed(seconds: float) -> str:
+    """Other work on a machine can make a run cost less than its units by themselves: then it is told."""
+    return duration(seconds) if seconds >= 0 else f"−{duration(-seconds)}"
 
 
 def unit_splits(results: Sequence[Result]) -> Table:

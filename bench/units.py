@@ -1,4 +1,4 @@
-"""Units of an experiment: what the scheduler costs for each, and how much sooner several workers are through than one.
+"""Units of an experiment: what the scheduler costs for each, and how much sooner several processes are through than one.
 
 *Cost*: thousands of units that take milliseconds each (`tlm` on a few sources), kept in a folder as they come, in this process
 and through Dask with one worker. The cost of one is the time of the whole run by their number, less what a unit takes by
@@ -47,7 +47,7 @@ ROUNDS = 2
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Seconds that a unit costs beside its work, what memory grows by, and seconds of all splits by workers."""
+    """Seconds that a unit costs beside its work, what memory grows by, and seconds of all splits by processes."""
     return {"rows": [*_costs(plan), *_splits(plan)]}
 
 
@@ -61,13 +61,14 @@ def _costs(plan: Plan) -> list[dict[str, Any]]:
     def itself() -> list[float]:
         return [seconds_of(lambda unit=unit: do_unit(experiment, table, unit, threads=1)) for unit in some]  # type: ignore[misc]
 
+    itself()  # what is imported and made once does not count
     rows = []
     for way, executor in {"in this process": on_this_machine, "through Dask": _on_dask(1)}.items():
         watch = Watch(executor)
         alone = itself()
         with TemporaryDirectory() as folder, one_thread():
             run_experiment(experiment, table, Path(folder), executor=watch)
-        by_itself = statistics.fmean(alone + itself())
+        by_itself = statistics.median(alone + itself())
         rows.append(
             {
                 "what": "cost", "way": way, "device": "cpu", "units": plan.units, "itself": by_itself,

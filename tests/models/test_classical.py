@@ -173,8 +173,13 @@ def test_blocks_change_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
     part, other = sources(1, 40, 2, 3), sources(2, 31, np.arange(31) % 3 + 1, 3)
     model = fit_classical([part], kind)  # type: ignore[arg-type]
     (whole,) = score(model, [other.trace], [other.ref])
-    monkeypatch.setattr(two_level, "BLOCK_PAIRS", 50)
+    for name in ("BLOCK_PAIRS", "BLOCK_OF_MEANS"):
+        monkeypatch.setattr(two_level, name, 50)
     np.testing.assert_allclose(score(model, [other.trace], [other.ref])[0], whole, rtol=1e-12, atol=1e-12)
+    there = two_level.score_there(
+        model, other.trace, other.ref
+    )  # numbers of instances change from row to row: with gaps
+    np.testing.assert_allclose(there, whole, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -129,7 +129,7 @@ def run(
 
         try:
             with show_progress() as progress:
-                executor, n_workers = _executor(count, cluster)
+                executor, n_workers = _executor(count, cluster, config.training.device)
                 results = run_experiment(
                     config, table, folder, progress=progress.step, notice=progress.notice,
                     executor=executor, workers=n_workers,
@@ -152,7 +152,7 @@ def run(
             from lindley.pages.run_page import write_run_report
 
             with show_progress() as progress:
-                page = write_run_report(folder, progress.step)
+                page = write_run_report(folder, progress.step, workers=count)
             say(f"Report:  {page}")
     first = first_folder(config, table)
     if named is None and folder != first:
@@ -230,13 +230,13 @@ def _workers(text: str) -> int:
     return int(text)
 
 
-def _executor(workers: int | None, cluster: str | None) -> tuple[Executor, int]:
-    """Where the work is done, and by how many."""
+def _executor(workers: int | None, cluster: str | None, device: str) -> tuple[Executor, int]:
+    """Where the work is done, and by how many; trainings on a GPU of this machine are not dealt out."""
     from lindley.experiment.runner import on_cluster, on_this_machine, workers_at
 
     if cluster is not None:
         return on_cluster(cluster), workers_at(cluster)
-    return partial(on_this_machine, workers=workers), workers or 1
+    return partial(on_this_machine, workers=workers), 1 if workers is None or device != "cpu" else workers
 
 
 def schema(

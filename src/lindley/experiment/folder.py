@@ -336,15 +336,12 @@ def write_unit(folder: Path, unit_id: str, key: str, files: Mapping[str, bytes],
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     content: dict[str, Any] = {"key": key, "files": digests, **record}
     content["sha256"] = json_digest(content)
-    _write_whole(folder, f"units/{unit_id}.json", _as_written(content))
-
-
-def _as_written(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode("utf-8")
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    _write_whole(folder, f"units/{unit_id}.json", text.encode("utf-8"))
 
 
 def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
-    """The record of a unit, if it is as it was written, to the bit: a last digit may be another without changing its number.
+    """The record of a unit, if it is as it was written.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -352,9 +349,8 @@ def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
     """
     path = folder / "units" / f"{unit_id}.json"
     try:
-        data = path.read_bytes()
-        content = json.loads(data)
-        if _as_written(content) != data or content.pop("sha256") != json_digest(content):
+        content = json.loads(path.read_bytes())
+        if content.pop("sha256") != json_digest(content):
             raise ValueError("its digest is another")
         if set(content) != {"key", "files", "models"}:
             raise ValueError("it has other parts")

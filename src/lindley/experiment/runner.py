@@ -52,8 +52,6 @@ Executor = Callable[
 """Does the units in any order, and gives each as it is finished; tells of progress in a unit, 0 to 1."""
 Told = tuple[Finished, list[str]]
 """What a unit gave, and the warnings on the way: those of another process would be lost."""
-LOST_AT_MOST = 10
-"""Workers that may be lost while they have the same unit in hand; more, and the unit is held to be the cause."""
 IN_HAND = 64
 """Units that a scheduler holds at a time, unless it has many workers."""
 ASK_AGAIN = 1.0
@@ -296,19 +294,12 @@ def on_cluster(address: str) -> Executor:
     except ImportError as error:
         raise LindleyError("--cluster needs Dask, which is not installed: pip install 'lindley[cluster]'.") from error
 
-    settings = {
-        "distributed.scheduler.allowed-failures": LOST_AT_MOST,
-        "distributed.scheduler.worker-saturation": 1.0,  # a unit goes to a worker that has none in hand
-        "distributed.comm.timeouts.connect": "10s",
-        "distributed.worker.daemon": True,
-    }
-
     def execute(
         experiment: Experiment, table: Table, units: Sequence[Unit], report: Callable[[Unit, str, float], None]
     ) -> Iterator[tuple[Unit, Finished]]:
         if not units:
             return
-        with _quiet(), dask.config.set(settings), ExitStack() as stack:
+        with _quiet(), dask.config.set({"distributed.comm.timeouts.connect": "10s"}), ExitStack() as stack:
             client = _client(stack, distributed, address)
             here = (versions(), code_digest())
             # The longest first, so that no worker is left with a training at the end.

@@ -84,7 +84,7 @@ def keep_memory() -> None:
     """Ask that memory which is freed and needed again a moment later stays with the process.
 
     glibc gives what is free above a limit back to the system, and then gets it again page by page: of an epoch of training that
-    was a quarter. The limit is twice the largest block that was ever freed, up to 32 MiB.
+    was a quarter, and of scoring a matrix two thirds. The limit is twice the largest block that was ever freed, up to 32 MiB.
     """
     torch.empty(28 << 20, dtype=torch.uint8)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import AxisLaw, Between, KernelBetween, Scatter
+from lindley.models.blocks import keep_memory
 from lindley.table.splits import Side
 
 __all__ = [
@@ -32,6 +33,13 @@ Index = NDArray[np.intp]
 
 BLOCK_PAIRS = 1 << 23
 """Pairs scored at a time, over all runs: 64 MiB of LLRs, and a few times that on the way."""
+BLOCK_OF_MEANS = 1 << 20
+"""The same on a processor where only means count: so little is computed for a pair that a new page of memory costs more.
+
+Memory of this size is used again for the next block. Other models do much for each item alone: large blocks serve them better.
+"""
+WORTH_KEEPING = 1 << 16
+"""Pairs from which on memory is asked to stay."""
 
 
 class PairModel(Protocol):
@@ -233,8 +241,8 @@ def score_there(model: PairModel, trace: Side, ref: Side) -> Tensor:
         if found.shape[1:] == shape:  # all at once, and so in their order
             return found[0]
         scores = found.new_empty(shape) if scores is None else scores
-        i, j = (torch.from_numpy(index).to(found.device) for index in (rows, columns))
-        scores[i[:, None], j] = found[0]
+        places = _places(rows, columns)
+        scores[tuple(each if isinstance(each, slice) else torch.from_numpy(each) for each in places)] = found[0]
     return model.centre.new_empty(shape) if scores is None else scores
 
 
@@ -242,7 +250,12 @@ def _blocks(
     model: PairModel, traces: Sequence[Side], refs: Sequence[Side]
 ) -> Iterator[tuple[list[Index], list[Index], Tensor]]:
     """log10 LRs of some items of every run at a time: their rows, their columns and (run, rows, columns), filled up."""
-    edge = max(1, int((BLOCK_PAIRS / len(traces)) ** 0.5))
+    pairs = BLOCK_PAIRS
+    if model.centre.device.type == "cpu":
+        pairs = pairs if model.uses_scatter else BLOCK_OF_MEANS
+        if sum(len(t.source) * len(r.source) for t, r in zip(traces, refs, strict=True)) > WORTH_KEEPING:
+            keep_memory()
+    edge = max(1, int((pairs / len(traces)) ** 0.5))
     # d and e belong to a number of instances, so items of equal numbers are scored together.
     for n_trace, n_ref in product(_counts(traces), _counts(refs)):
         rows = [np.flatnonzero(side.count == n_trace) for side in traces]

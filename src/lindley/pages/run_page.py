@@ -37,15 +37,16 @@ MOST_COLUMNS = 30
 """More columns than this on a page are no table for a person; the first are shown, and the page says so."""
 
 
-def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False) -> Path:
+def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False, workers: int | None = None) -> Path:
     """The report of the run that was saved in a folder, written there; the path of the page.
 
     On one thread: operations are short, and on a machine with other work threads would wait for one another at each. Helpers
-    take a share of the figures, as many as torch may use threads beside this one.
+    take a share of the figures: with this process they are ``workers``, or as many as torch may use threads.
     """
     step("drawing the report", "reading the results", 0.0)
     run = SavedRun.open(folder)
-    number = torch.get_num_threads() - 1 if all(run.spec(name).kind.is_ours for name in run.models) else 0
+    most = torch.get_num_threads() if workers is None else workers
+    number = most - 1 if all(run.spec(name).kind.is_ours for name in run.models) else 0
     needed = build_report.__module__, draw_pictures.__module__
     with some_helpers(number, *needed) as helpers, one_thread(), threadpool_limits(1):
         report = build_report(run, helpers, lambda done: step("drawing the report", "reading the results", 0.4 * done))

@@ -212,7 +212,7 @@ class WaysToSee:
 @cache
 def ways_to_see(numbers: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> WaysToSee:
     """Of items of so many instances each, two or more; one number stands for any number of items."""
-    most, differ = max(numbers), len(set(numbers)) > 1
+    most, differ = max(numbers), len(numbers) > 1
     each = [_views(number) for number in numbers]
     each = [views + [views[0]] * (2 * most - len(views)) for views in each]
     is_gross = are_gross(most)

@@ -101,6 +101,8 @@ __all__ = ["WAYS", "Robust"]
 
 T = TypeVar("T")
 
+FEW_INSTANCES = 8
+"""Of a trace and a ref by themselves, up to which the one with fewer is filled up: what counts then are the operations."""
 SHARED_BY_ANOTHER = 0.1
 """Probability that what an instance is off by, another one of the item is off by as well."""
 BATCH_SCALES = (0.002, 0.02, 0.2)
@@ -307,7 +309,8 @@ class Robust:
             of_x, of_y = (None, None) if scatter is None else (scatter.trace[runs], scatter.ref[runs])
             x, y = model.project(trace[runs]), model.project(ref[runs])
             n_x, n_y = x.shape[1], y.shape[1]
-            if n_trace == n_ref or (n_x == n_y == 1 and min(n_trace, n_ref) > 1):
+            few = n_x == n_y == 1 and min(n_trace, n_ref) > 1 and max(n_trace, n_ref) <= FEW_INSTANCES
+            if n_trace == n_ref or few:
                 scattered = None
                 if of_x is not None and of_y is not None:
                     of_x, of_y = _filled_up(of_x, n_trace, n_ref), _filled_up(of_y, n_ref, n_trace)
@@ -348,12 +351,14 @@ class Robust:
         axes than the model.
         """
         most = max(numbers)
+        assert most == 1 or min(numbers) > 1
         if most == 1:
             items = self.items(mean).map(lambda t: t[:, :, None])
             return Views(replace(items, number=numbers_kept(1), is_gross=are_gross(1)), items.ln_p)
         values = mean[..., None, :].expand(-1, -1, most, -1)
         if scatter is not None:
-            values = values + scatter.reshape(*scatter.shape[:2], most, -1)[..., : mean.shape[-1]]
+            each = scatter.reshape(*scatter.shape[:2], most, scatter.shape[2] // most)
+            values = values + each[..., : mean.shape[-1]]
         scaled = (values - values.mean(-2, keepdim=True)) * self._rsqrt_within[:, :, None]
         table = ways_to_see(numbers, mean.dtype, mean.device)
         with torch.no_grad():
@@ -663,7 +668,7 @@ def _filled_up(scatter: Tensor, number: int, another: int) -> Tensor:
     """The scatter of so many instances (run, items, instance × axis), with their mean for those that others have more."""
     if number >= another:
         return scatter
-    values = scatter.reshape(*scatter.shape[:2], number, -1)
+    values = scatter.reshape(*scatter.shape[:2], number, scatter.shape[2] // number)
     return torch.cat([values, values.mean(2, keepdim=True).expand(-1, -1, another - number, -1)], 2).flatten(2)
 
 
