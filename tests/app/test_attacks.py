@@ -295,6 +295,7 @@ def test_a_reader_that_is_killed_is_started_again(client: Client) -> None:
 def test_a_reader_that_takes_too_long_is_ended(client: Client, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     number = client.upload("glass.csv", csv_bytes(glass()))
     monkeypatch.setattr("lindley.app.reader.PATIENCE", 0.1)
+    reader.warm()
     assert reader._process is not None
     psutil.Process(reader._process.pid).suspend()  # it never answers, however fast the machine is
     answer = client.get(f"/tables/{number}")

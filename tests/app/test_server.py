@@ -119,6 +119,7 @@ def test_a_bench_is_open_once(start: Callable[..., Started]) -> None:
 
 
 def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("lindley.app", sys.modules["lindley.app"])  # that it is imported anew is undone there, too
     for name in [each for each in sys.modules if each.startswith("lindley.app")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psutil", None)
