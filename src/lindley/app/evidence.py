@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ from lindley.casework.review import read_review, review_reports
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
 from lindley.settings import speaking
-from lindley.shown import visible
+from lindley.shown import read_json, visible
 from lindley.system.header import read_system, table_of
 from lindley.table.findings import Finding, TableError
 from lindley.table.read import column_parts, file_rows
@@ -201,8 +200,8 @@ def _result(path: Path, log: Log) -> dict[str, Any]:
 def _record(data: bytes) -> dict[str, Any]:
     start = data.find(_BEFORE)
     end = data.find(_AFTER, start)
-    with suppress(ValueError, RecursionError):
-        found = json.loads(data[start + len(_BEFORE) : end]) if start >= 0 else None
+    with suppress(ValueError):
+        found = read_json(data[start + len(_BEFORE) : end]) if start >= 0 else None
         if isinstance(found, dict):
             return found
     return {}
