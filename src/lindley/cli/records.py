@@ -92,15 +92,22 @@ def review(
         typer.Option(metavar="FILE", envvar="LINDLEY_LOG", help="The log that they are in; the review is added to it."),
     ],
     remark: Annotated[str, typer.Option(help="What the reviewer has to say.")] = "",
+    other_person: Annotated[
+        bool,
+        typer.Option(
+            "--other-person",
+            help="The reviewer is not the examiner, although the names may be two spellings of one; it is recorded.",
+        ),
+    ] = False,
 ) -> None:
     """Put a second signature under reports: who read them, when, and which bytes.
 
     It stands in the log, and beside each report as REPORT.review.json, where 'lindley verify' finds it. Names have no keys:
-    it is a statement, and no proof of who made it.
+    it is a statement, and no proof of who made it. A name that may be the examiner's in another spelling is asked about.
     """
     from lindley.casework.review import review_file, review_reports
 
-    review_reports(reports, reviewer, log, remark)
+    review_reports(reports, reviewer, log, remark, other_person=other_person)
     for path in reports:
         say(f"{path}: reviewed, see {review_file(path).name}")
 
@@ -132,7 +139,8 @@ def log(
 ) -> None:
     """Check a log of cases: tell of entries that are missing or edited, and of reports beside it that were changed.
 
-    Exit status: 0 if nothing is wrong, else 2.
+    An end that was cut off, or a log that was written anew, is told by --holds alone. Exit status: 0 if nothing is wrong,
+    else 2.
     """
     from lindley.casework.log import changed_reports, read_log
 
@@ -146,6 +154,12 @@ def log(
     if reviews := sum("reviewer" in entry for entry in read.entries):
         number += ", 1 of them a review" if reviews == 1 else f", {reviews} of them reviews"
     say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
+    named = {Path(entry["report"]).name for entry in read.entries if isinstance(entry.get("report"), str)}
+    if elsewhere := sum(not (file.parent / name).is_file() for name in named):
+        say_prose(f"Not compared: {elsewhere} of {len(named)} reports that it names, which are not beside it.")
     say(f"Last entry: {read.last}")
-    say_prose("            Keep it elsewhere: --holds tells later whether it is still there.")
+    say_prose(
+        "            Keep it elsewhere: --holds tells later whether it is still there. Nothing else tells of an end that was "
+        "cut off, or of a log that was written anew."
+    )
     raise typer.Exit(2 if problems else 0)
