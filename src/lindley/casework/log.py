@@ -221,7 +221,7 @@ def changed_reports(log: Log, folder: Path) -> list[str]:
     problems = []
     for name, entry in told.items():
         path = folder / Path(str(name)).name
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != entry.get("report_sha256"):
+        if os.path.isfile(path) and hashlib.sha256(path.read_bytes()).hexdigest() != entry.get("report_sha256"):
             problems.append(
                 f"{path.name} is not the report that entry {entry['number']} is about: it was changed or replaced"
             )

@@ -155,7 +155,7 @@ def log(
         number += ", 1 of them a review" if reviews == 1 else f", {reviews} of them reviews"
     say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
     named = {Path(entry["report"]).name for entry in read.entries if isinstance(entry.get("report"), str)}
-    if elsewhere := sum(not (file.parent / name).is_file() for name in named):
+    if elsewhere := sum(not os.path.isfile(file.parent / name) for name in named):
         say_prose(f"Not compared: {elsewhere} of {len(named)} reports that it names, which are not beside it.")
     say(f"Last entry: {read.last}")
     say_prose(

@@ -436,7 +436,7 @@ def _evidence(system: System, which: str, item: _Item) -> Evidence:
     items = read_evidence(system, columns, side).items
     told = {each.code for each in item.findings}
     findings = [each for each in items.findings if each.level == "warning" and each.code not in told]
-    labels = np.full(len(items.values), item.item or item.label)
+    labels = np.full(len(items.values), item.label if item.item is None else item.item)
     files = tuple((each.file, each.sha256) for each in item.files)
     findings += [each.finding for each in item.findings]
     return Evidence(side, replace(items, source=labels, group=labels, files=files, findings=tuple(findings)))
@@ -538,10 +538,11 @@ def _taken(record: Record) -> Iterator[str]:
     ours = record.built_in
     if ours is None:
         yield f"the words are of the scale '{visible(record.verbal.scale)}', which is not one of lindley's"
-    if record.scale is not None:
-        same, another = said = record.scale.propositions[record.verbal.language]
-        if ours is None or said != ours.propositions[record.verbal.language]:
-            yield f"the propositions are '{visible(same)}' and '{visible(another)}'"
+    said = () if record.scale is None else record.scale.propositions.get(record.verbal.language, ())
+    if said and (ours is None or said != ours.propositions[record.verbal.language]):
+        yield "the propositions are " + " and ".join(f"'{visible(each)}'" for each in said)
+    if codes := sorted({each.code for item in (record.trace, record.ref) for each in item.findings}):
+        yield f"what was noticed about the files of trace and reference is as the record has it: {visible(', '.join(codes))}"
     if record.logo is not None:
         yield "what its logo shows was not compared"
     if record.system.signed_by is not None:
