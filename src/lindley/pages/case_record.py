@@ -37,6 +37,7 @@ from lindley.pages.pdf import attached_page, page_as_pdf
 from lindley.shown import read_json, visible
 from lindley.system.system import System, load
 from lindley.table.findings import Finding, Level
+from lindley.table.table import Table
 from lindley.version import __version__
 
 __all__ = [
@@ -159,6 +160,11 @@ class Record(_Part):
     scale: Scale | None = None
     lindley: str
     versions: dict[str, str] = {}
+
+    @property
+    def sides(self) -> tuple[tuple[Which, _Item], tuple[Which, _Item]]:
+        """What is compared."""
+        return ("trace", self.trace), ("ref", self.ref)
 
     @property
     def words(self) -> Scale | None:
@@ -399,15 +405,15 @@ def _compared(report: Report, system: System) -> tuple[list[str], list[str]]:
         return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"], []
     except (LindleyError, ValueError) as error:
         return [f"its measurements do not read: {' '.join(str(error).split())}"], []
-    paper = []
+    others = [] if problems else _untold(record, system)
     if report.path.suffix.lower() == ".pdf" and (problems or not _prints_as(report.path, drawn or "")):
-        paper = ["the pages that the PDF shows were not compared, but the report inside it"]
+        others.append("the pages that the PDF shows were not compared, but the report inside it")
     if not problems or record.of_this_version:
-        return problems[:MOST_DIFFERENCES], paper
+        return problems[:MOST_DIFFERENCES], others
     rest = "the page itself" if report.page else "the rest of it"
     version = visible(record.lindley)
     made = f"{rest} was not compared, as lindley {version} writes it otherwise; LR, bounds, interval and words were"
-    return list(_differences(*_of_all_versions(report, case, again), common=True)), [made, *other_words, *paper]
+    return list(_differences(*_of_all_versions(report, case, again), common=True)), [made, *other_words, *others]
 
 
 def case_of(record: Record, system: System, logo: bytes = b"") -> Case:
@@ -416,16 +422,23 @@ def case_of(record: Record, system: System, logo: bytes = b"") -> Case:
     Raises:
         LindleyError: if its measurements do not read, or there is no LR to give.
     """
-    trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
+    trace, ref = (_evidence(system, which, item) for which, item in record.sides)
     # What was refused, or asked for all the same, is told by the warnings of the report.
     allowed = {"allow_outside": True, "allow_same_file": True}
     scale = record.words or load_scale("nfi")
     return evaluate_case(system, trace, ref, scale, record.verbal.language, record.notes(logo), **allowed)
 
 
-def _evidence(system: System, which: str, item: _Item) -> Evidence:
-    """The measurements of an item as a record holds them, with what was noticed about its file, or is noticed now."""
-    side: Which = "trace" if which == "trace" else "ref"
+def _evidence(system: System, which: Which, item: _Item) -> Evidence:
+    """The measurements of an item as a record holds them, with what it says was noticed about its file."""
+    items = _measurements(system, which, item)
+    labels = np.full(len(items.values), item.label if item.item is None else item.item)
+    files = tuple((each.file, each.sha256) for each in item.files)
+    findings = tuple(each.finding for each in item.findings)
+    return Evidence(which, replace(items, source=labels, group=labels, files=files, findings=findings))
+
+
+def _measurements(system: System, which: Which, item: _Item) -> Table:
     if any(set(row) != set(system.features) for row in item.measured):
         raise LindleyError(f"those of the {which} are of other features than the system's")
     columns = {name: np.array([row[name] for row in item.measured]) for name in system.features}
@@ -433,13 +446,19 @@ def _evidence(system: System, which: str, item: _Item) -> Evidence:
         if item.reference is None or len(item.reference) != len(item.measured):
             raise LindleyError(f"those of the {which} lack values of {system.reference}")
         columns[system.reference] = np.array(item.reference)
-    items = read_evidence(system, columns, side).items
-    told = {each.code for each in item.findings}
-    findings = [each for each in items.findings if each.level == "warning" and each.code not in told]
-    labels = np.full(len(items.values), item.label if item.item is None else item.item)
-    files = tuple((each.file, each.sha256) for each in item.files)
-    findings += [each.finding for each in item.findings]
-    return Evidence(side, replace(items, source=labels, group=labels, files=files, findings=tuple(findings)))
+    return read_evidence(system, columns, which).items
+
+
+def _untold(record: Record, system: System) -> list[str]:
+    """What is noticed about the measurements as they are read here, and was not told of the files that they came from."""
+    noticed, told = set[str](), set[str]()
+    for which, item in record.sides:
+        noticed |= {each.code for each in _measurements(system, which, item).findings if each.level == "warning"}
+        told |= {each.code for each in item.findings}
+    codes = ", ".join(sorted(noticed - told))
+    return (
+        [f"the report does not tell of {codes}, which is noticed when its measurements are read again"] if codes else []
+    )
 
 
 def _differences(said: Any, again: Any, where: str = "", *, common: bool = False) -> Iterator[str]:
@@ -541,7 +560,7 @@ def _taken(record: Record) -> Iterator[str]:
     said = () if record.scale is None else record.scale.propositions.get(record.verbal.language, ())
     if said and (ours is None or said != ours.propositions[record.verbal.language]):
         yield "the propositions are " + " and ".join(f"'{visible(each)}'" for each in said)
-    if codes := sorted({each.code for item in (record.trace, record.ref) for each in item.findings}):
+    if codes := sorted({each.code for _, item in record.sides for each in item.findings if each.level == "warning"}):
         yield f"what was noticed about the files of trace and reference is as the record has it: {visible(', '.join(codes))}"
     if record.logo is not None:
         yield "what its logo shows was not compared"
