@@ -452,6 +452,12 @@ def swap(name: str, content: bytes) -> Callable[[Path], None]:
     return lambda system: system.with_name(name).write_bytes(content) and None
 
 
+def another_letter_for_the_same_bits(system: Path) -> None:
+    said = json.loads(system.with_name("s.safetensors.sig").read_text())["signature"]
+    last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    edit(signature=f"{said[:-3]}{last[last.index(said[-3]) + 1]}==")(system)
+
+
 UNSIGNED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no signature": (
         lambda s: s.with_name("s.safetensors.sig").unlink(),
@@ -465,6 +471,11 @@ UNSIGNED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a signature of zeros": (edit(signature=base64.b64encode(bytes(64)).decode()), "it is forged or damaged"),
     "a signature that is short": (edit(signature="AAAA"), "it is forged or damaged"),
     "a signature that is no base64": (edit(signature="!!!!"), "it is forged or damaged"),
+    "another last letter": (another_letter_for_the_same_bits, "it is forged or damaged"),
+    "a key twice": (
+        lambda s: s.with_name("s.safetensors.sig").write_text('{"key": "", "key": ""}'),
+        "is not a signature of lindley",
+    ),
     "a number for a signature": (edit(signature=1), "is not a signature of lindley"),
     "no digest": (edit(sha256=None), "is not a signature of lindley"),
     "another form": (edit(format="lindley-signature/2"), "not a signature that this version of lindley reads"),

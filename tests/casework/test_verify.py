@@ -91,10 +91,10 @@ def test_a_report_of_an_older_version(tmp_path: Path) -> None:
     assert said.count("the same LR, log10 2.35 reported and 2.58 calculated; system kernel-ratio.safetensors") == 1
     assert "3 of 3 reports verified, 3 of them in part." in said
     said = " ".join(said.split())
-    assert "written by lindley 0.0.1 • the page itself was not compared, as lindley 0.0.1 writes it otherwise" in said
+    assert "written by lindley 0.0.1 • the page itself was not compared, as lindley 0.0.1 wrote it otherwise" in said
     assert "it holds no digest" in said
     assert said.count("verified in part") == 3
-    assert "the page itself was not compared, as lindley 0.2.0 writes it otherwise" in said
+    assert "the page itself was not compared, as lindley 0.2.0 wrote it otherwise" in said
 
 
 @pytest.mark.parametrize("ending", ["html", "json"])

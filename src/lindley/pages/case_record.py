@@ -412,7 +412,7 @@ def _compared(report: Report, system: System) -> tuple[list[str], list[str]]:
         return problems[:MOST_DIFFERENCES], others
     rest = "the page itself" if report.page else "the rest of it"
     version = visible(record.lindley)
-    made = f"{rest} was not compared, as lindley {version} writes it otherwise; LR, bounds, interval and words were"
+    made = f"{rest} was not compared, as lindley {version} wrote it otherwise; LR, bounds, interval and words were"
     return list(_differences(*_of_all_versions(report, case, again), common=True)), [made, *other_words, *others]
 
 

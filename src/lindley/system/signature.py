@@ -84,7 +84,10 @@ def verify(data: bytes, system: Path, key: Path) -> str:
     from cryptography.exceptions import InvalidSignature
 
     try:
-        public.verify(base64.b64decode(said["signature"], validate=True), _message(said["sha256"]))
+        signature = base64.b64decode(said["signature"], validate=True)
+        if base64.b64encode(signature).decode("ascii") != said["signature"]:
+            raise ValueError("its last letter is another one for the same bits")
+        public.verify(signature, _message(said["sha256"]))
     except (InvalidSignature, ValueError) as error:
         raise LindleyError(
             f"{place.name} was not made with the private key of {key.name}: it is forged or damaged. Do not use {system.name} "
