@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from lindley.app.approvals import approve, system, systems, withdraw
 from lindley.app.bench import Bench
 from lindley.app.cases import Case
+from lindley.app.pages.cases import _outcome
 from lindley.app.reader import Reader
 from lindley.app.server import guarded
 from lindley.app.words import Words
@@ -247,6 +249,24 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     answer = bench.submit("/cases/verify")
     wait(bench, int(answer.headers["location"].rsplit("/", 1)[1]))
     assert "At least one report is not verified" in bench.get(answer.headers["location"]).text
+
+
+@pytest.mark.parametrize(
+    ("state", "printed", "outcome"),
+    [
+        ("done", "r.html: the same LR and the same page", "same"),
+        ("failed", "r.html: the same LR\n  • verified in part. Compare what it shows: …", "in part"),
+        (
+            "failed",
+            "a.html: the same LR\n  • verified in part. …\nb.html: not verified\n  • the page was changed",
+            "parted",
+        ),
+        ("failed", "Error: there is no folder", ""),
+        ("running", "r.html: not verified", ""),
+    ],
+)
+def test_what_a_verification_came_to(state: str, printed: str, outcome: str) -> None:
+    assert _outcome(SimpleNamespace(state=state), printed) == outcome
 
 
 HOSTILE = {
