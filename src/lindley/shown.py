@@ -4,14 +4,16 @@ A terminal obeys control characters, letters may have no width, and a mark of di
 characters are shown by their number, and never sent. A spreadsheet program computes what begins like a formula: in files
 for it, such labels stand behind an apostrophe, which our reader takes off again.
 
-And numbers, in the marks of a language (`in_marks`).
+And numbers, in the marks of a language (`in_marks`); and JSON, written and read (`json_text`, `read_json`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
+from collections import Counter
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -23,6 +25,7 @@ __all__ = [
     "from_text_cell",
     "in_marks",
     "json_text",
+    "read_json",
     "starts_formula",
     "visible",
 ]
@@ -86,6 +89,37 @@ def json_text(content: Any, indent: int | None = None) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(each if each == "\n" or _has_shape(each) else json.dumps(each)[1:-1] for each in text)
+
+
+def read_json(text: bytes | str) -> Any:
+    """What JSON says, where it can be read in one way only: UTF-8, no key twice, and every number finite.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        once = dict(found)
+        if len(once) < len(found):
+            [(twice, _)] = Counter(name for name, _ in found).most_common(1)
+            raise ValueError(f"the key '{visible(twice[:40])}' stands twice in it")
+        return once
+
+    def number(digits: str) -> float:
+        if not math.isfinite(value := float(digits)):
+            raise ValueError(f"it holds the number {digits[:20]}")
+        return value
+
+    def count(digits: str) -> int:
+        if len(digits) > 19:
+            raise ValueError(f"it holds the number {digits[:20]}…")
+        return int(digits)
+
+    plain = text if isinstance(text, str) else text.decode("utf-8")
+    try:
+        return json.loads(plain, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def starts_formula(text: str) -> bool:

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from lindley.app.approvals import approve, system, systems, withdraw
 from lindley.app.bench import Bench
 from lindley.app.cases import Case
+from lindley.app.pages.cases import _outcome
 from lindley.app.reader import Reader
 from lindley.app.server import guarded
 from lindley.app.words import Words
@@ -197,6 +199,12 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     digests = hashlib.sha256(kept.content).hexdigest()
     refused = bench.submit(f"/cases/{case.id}/review", reviewer="r okafor", read="yes", seen=digests)
     assert "examined this case: another has to review it" in refused.text
+    refused = bench.submit(f"/cases/{case.id}/review", reviewer="Okafor, dr. R.", read="yes", seen=digests)
+    assert refused.status_code == 422
+    assert "may be the name of the examiner in another spelling" in refused.text
+    assert 'name="other"' in refused.text
+    assert 'value="Okafor, dr. R."' in refused.text
+    assert 'name="other"' not in bench.get(f"/cases/{case.id}").text
     refused = bench.submit(f"/cases/{case.id}/review", reviewer="A. Nother", read="yes", seen="0" * 64)
     assert "is not the report that you read" in refused.text
     refused = bench.submit(f"/cases/{case.id}/review", reviewer="A. Nother", seen=digests)
@@ -213,6 +221,9 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     assert (beside["reviewer"], beside["report_sha256"], beside["examiner"]) == ("A. Nother", digests, "R. Okafor")
     log = bench.get("/cases/log").text
     assert "2 entries, nothing is wrong." in log
+    other = {"reviewer": "Rob Okafor", "other": "yes"}
+    assert bench.submit(f"/cases/{case.id}/review", **other, read="yes", seen=digests).status_code == 303
+    assert "Said to be another person than the examiner" in bench.get(f"/cases/{case.id}").text
     hostile = "<script>alert(1)</script> =1+1"
     answer = bench.submit(f"/cases/{case.id}/review", reviewer=hostile, read="yes", seen=digests, remark=hostile)
     assert answer.status_code == 303
@@ -224,7 +235,7 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     job = wait(bench, int(answer.headers["location"].rsplit("/", 1)[1]))
     shown = bench.get(answer.headers["location"]).text
     assert job.state == "done", bench.bench.queue.printed(job.id)
-    assert "computed again, the LRs are the same" in shown
+    assert "computed again, the LRs and the pages are the same" in shown
     assert "Reviewed by" in shown
 
     report = bench.bench.path(f"{case.folder}/report.html")
@@ -238,6 +249,24 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     answer = bench.submit("/cases/verify")
     wait(bench, int(answer.headers["location"].rsplit("/", 1)[1]))
     assert "At least one report is not verified" in bench.get(answer.headers["location"]).text
+
+
+@pytest.mark.parametrize(
+    ("state", "printed", "outcome"),
+    [
+        ("done", "r.html: the same LR and the same page", "same"),
+        ("failed", "r.html: the same LR\n  • verified in part. Compare what it shows: …", "in part"),
+        (
+            "failed",
+            "a.html: the same LR\n  • verified in part. …\nb.html: not verified\n  • the page was changed",
+            "parted",
+        ),
+        ("failed", "Error: there is no folder", ""),
+        ("running", "r.html: not verified", ""),
+    ],
+)
+def test_what_a_verification_came_to(state: str, printed: str, outcome: str) -> None:
+    assert _outcome(SimpleNamespace(state=state), printed) == outcome
 
 
 HOSTILE = {

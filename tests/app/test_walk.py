@@ -155,7 +155,7 @@ def test_from_a_table_to_a_verified_report(browser: Any, start: Callable[..., St
     page.wait_for_selector("text=Beoordeeld door A. Nother")
     page.click("button:has-text('Narekenen')")
     page.wait_for_selector(".verdict.pass", timeout=PATIENCE)
-    assert "opnieuw berekend zijn de LR's dezelfde" in page.inner_text(".verdict")
+    assert "opnieuw berekend zijn de LR's en de pagina's dezelfde" in page.inner_text(".verdict")
     page.goto(f"{second.home}/cases?q=okafor+F2")
     assert page.locator("tbody tr").count() == 1
     page.goto(f"{second.home}/cases/log")

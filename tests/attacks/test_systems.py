@@ -263,22 +263,22 @@ def seed(digits: str) -> Callable[[], bytes]:
 RAW: dict[str, tuple[Callable[[], bytes], str]] = {
     "a key twice": (
         lambda: inner(lambda text: text.replace('"about": {', '"about": {"model": "x", ', 1)),
-        "a key stands twice in its header",
+        "stands twice in it",
     ),
     "a key twice, outside": (
         lambda: rewritten(lambda text: text.replace('{"__metadata__"', '{"__metadata__":{},"__metadata__"', 1)),
-        "a key stands twice in its header",
+        "stands twice in it",
     ),
-    "1e999": (seed("1e999"), "its header holds the number 1e999"),
-    "NaN": (seed("NaN"), "its header holds the number NaN"),
-    "Infinity": (seed("-Infinity"), "its header holds the number -Infinity"),
-    "400 digits": (seed("9" * 400), "its header holds the number 9999"),
-    "10,000 digits": (seed("9" * 10_000), "its header holds the number 9999"),
+    "1e999": (seed("1e999"), "it holds the number 1e999"),
+    "NaN": (seed("NaN"), "it holds the number NaN"),
+    "Infinity": (seed("-Infinity"), "it holds the number -Infinity"),
+    "400 digits": (seed("9" * 400), "it holds the number 9999"),
+    "10,000 digits": (seed("9" * 10_000), "it holds the number 9999"),
     "not JSON": (lambda: inner(lambda text: text[:-3]), "Unterminated string"),
     "a list": (lambda: inner(lambda text: "[]"), "AttributeError"),
     "a number": (lambda: inner(lambda text: "7"), "AttributeError"),
     "nothing": (lambda: inner(lambda text: ""), "Expecting value"),
-    "brackets": (lambda: inner(lambda text: "[" * 100_000), "recursion"),
+    "brackets": (lambda: inner(lambda text: "[" * 100_000), "nested too deeply"),
     "a shape of 2**62": (lambda: rewritten(lambda text: shape(text, [2**62, 4, 4])), "more than it is long"),
     "a shape of 0 × 2**62": (lambda: rewritten(lambda text: shape(text, [0, 2**62, 4])), "more than it is long"),
     "a negative shape": (lambda: rewritten(lambda text: shape(text, [-5, 4, 4])), "invalid"),
@@ -452,6 +452,12 @@ def swap(name: str, content: bytes) -> Callable[[Path], None]:
     return lambda system: system.with_name(name).write_bytes(content) and None
 
 
+def another_letter_for_the_same_bits(system: Path) -> None:
+    said = json.loads(system.with_name("s.safetensors.sig").read_text())["signature"]
+    last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    edit(signature=f"{said[:-3]}{last[last.index(said[-3]) + 1]}==")(system)
+
+
 UNSIGNED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no signature": (
         lambda s: s.with_name("s.safetensors.sig").unlink(),
@@ -465,6 +471,11 @@ UNSIGNED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a signature of zeros": (edit(signature=base64.b64encode(bytes(64)).decode()), "it is forged or damaged"),
     "a signature that is short": (edit(signature="AAAA"), "it is forged or damaged"),
     "a signature that is no base64": (edit(signature="!!!!"), "it is forged or damaged"),
+    "another last letter": (another_letter_for_the_same_bits, "it is forged or damaged"),
+    "a key twice": (
+        lambda s: s.with_name("s.safetensors.sig").write_text('{"key": "", "key": ""}'),
+        "is not a signature of lindley",
+    ),
     "a number for a signature": (edit(signature=1), "is not a signature of lindley"),
     "no digest": (edit(sha256=None), "is not a signature of lindley"),
     "another form": (edit(format="lindley-signature/2"), "not a signature that this version of lindley reads"),

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lindley.casework.log import add_to_log, read_log
-from lindley.casework.review import read_review, review_file, review_reports
+from lindley.casework.review import OnePerson, may_be_one, read_review, review_file, review_reports
 from lindley.cli.commands import app
 from lindley.errors import LindleyError
 from tests.casework.test_batch import SYSTEM, folder  # noqa: F401 - a fixture
@@ -75,6 +75,64 @@ def test_the_examiner_and_nobody_do_not_review(reviewer: str, said: str, reports
     assert read_review(first) == (None, "")
 
 
+ONE_PERSON = [
+    ("J. de Vries", "dr. J. de Vries"),
+    ("J. de Vries", "de Vries, J."),
+    ("J. de Vries", "Vries, J. de"),
+    ("J. de Vries", "Prof. dr. ir. J. de Vries, PhD"),
+    ("J. de Vries", "Jan de Vries"),
+    ("J. de Vries", "J.P. de Vries"),
+    ("JP de Vries", "J.P. de Vries"),
+    ("J. de Vries", "Vries"),
+    ("J. de Vries", "J. dе Vrіеs"),  # letters that are Cyrillic
+    ("R. Jański", "R. Janski"),
+    ("J. de Vries and A. Nother", "A. Nother"),
+    ("J. DE VRIES", "Mw. de Vries"),
+]
+TWO_PEOPLE = [
+    ("J. de Vries", "A. de Vries"),
+    ("J. de Vries", "J. de Wit"),
+    ("J. de Vries", "Piet de Vries"),
+    ("J. de Vries", "J. Jansen"),
+    ("Jan Jansen", "Jan Visser"),
+    ("M.A. Jansen", "P. Jansen"),
+    ("J. de Vries", "de Boer"),
+    ("王伟", "李娜"),
+]
+
+
+@pytest.mark.parametrize("pair", ONE_PERSON)
+def test_law_what_may_be_one_person_is_so_in_both_directions(pair: tuple[str, str]) -> None:
+    assert may_be_one(*pair)
+    assert may_be_one(*pair[::-1])
+    assert not may_be_one("", pair[0])
+
+
+@pytest.mark.parametrize("pair", TWO_PEOPLE)
+def test_law_what_are_two_people_is_not_asked_about(pair: tuple[str, str]) -> None:
+    assert not may_be_one(*pair)
+    assert not may_be_one(*pair[::-1])
+
+
+@pytest.mark.parametrize("reviewer", ["dr. J. de Vries", "Vries, J. de", "J. dе Vries"])
+def test_another_spelling_of_the_examiner_is_asked_about_and_the_answer_is_recorded(
+    reviewer: str, reports: Path
+) -> None:
+    log, first = reports.parent / "log.jsonl", sorted(reports.glob("1-*.html"))[0]
+    before = log.read_bytes()
+    with pytest.raises(OnePerson, match="in another spelling: another has to review it"):
+        run("review", first, "--reviewer", reviewer, "--log", log)
+    assert log.read_bytes() == before
+    assert read_review(first) == (None, "")
+    with pytest.raises(LindleyError, match="examined this case"):
+        run("review", first, "--reviewer", "J. de Vries", "--log", log, "--other-person")
+    assert run("review", first, "--reviewer", reviewer, "--log", log, "--other-person")[0] == 0
+    assert read_log(log).entries[-1]["other_person"] is True
+    assert "said to be another than the examiner" in run("verify", first, "--systems", SYSTEM)[1]
+    review_reports([first], "A. Nother", log, other_person=True)
+    assert "other_person" not in read_log(log).entries[-1]
+
+
 def test_what_was_not_logged_was_changed_or_was_reviewed_already_is_refused_as_a_whole(reports: Path) -> None:
     log = reports.parent / "log.jsonl"
     one, two = sorted(reports.glob("[12]-*.html"))
@@ -95,7 +153,9 @@ def test_what_was_not_logged_was_changed_or_was_reviewed_already_is_refused_as_a
         review_reports([one], "C. Fifth", log)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "[" * 100_000, json.dumps({"sha256": 1})])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 1}', "[" * 100_000, json.dumps({"sha256": 1}), '{"sha256": "0", "sha256": "1"}']
+)
 def test_a_review_that_does_not_read_is_told(text: str, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     report.write_text("a report")

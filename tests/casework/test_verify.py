@@ -7,10 +7,12 @@ import re
 import shutil
 from collections.abc import Callable
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from lindley.casework.case import Case
@@ -82,12 +84,128 @@ def test_what_is_written_into_a_report_does_no_harm(tmp_path: Path, notes: dict[
 
 
 def test_a_report_of_an_older_version(tmp_path: Path) -> None:
-    """These files are never made again: what was reported then must be found again now."""
+    """These files are never made again: what was reported then must be found again now, and what is not checked is said."""
     status, said = run(REPORTS, "--systems", FOLDER)
-    assert status == 0, said
+    assert status == 3, said
     assert said.count("the same LR, log10 2.35 reported and 4.05 calculated; system kernel-ratio.safetensors") == 2
-    assert "2 of 2 reports verified." in said
-    assert "written by lindley 0.0.1" in said
+    assert said.count("the same LR, log10 2.35 reported and 2.58 calculated; system kernel-ratio.safetensors") == 1
+    assert "3 of 3 reports verified, 3 of them in part." in said
+    said = " ".join(said.split())
+    assert "written by lindley 0.0.1 • the page itself was not compared, as lindley 0.0.1 wrote it otherwise" in said
+    assert "it holds no digest" in said
+    assert said.count("verified in part") == 3
+    assert "the page itself was not compared, as lindley 0.2.0 wrote it otherwise" in said
+
+
+@pytest.mark.parametrize("ending", ["html", "json"])
+@pytest.mark.parametrize("version", ["0.1.9", "0.2.0", "99.0"])
+def test_another_version_in_the_record_switches_nothing_off_unsaid(tmp_path: Path, version: str, ending: str) -> None:
+    report = write(tmp_path, f"report.{ending}")
+
+    def older(record: dict) -> None:
+        del record["format"]
+        record["lindley"] = version
+        record["warnings"] = []
+
+    renewed(report, older, lambda page: page.replace("Report the bounded LR.", "Report the larger LR."))
+    status, said = run(report)
+    assert status == 3
+    assert "the same LR and" not in said
+    assert "not compared" in said
+    renewed(report, set_to("log10_lr_bounded", value=4.0))
+    assert run(report)[0] == 2
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.1.9"])
+def test_a_digest_that_was_taken_out(tmp_path: Path, version: str) -> None:
+    report = write(tmp_path, "report.json")
+    record = json.loads(report.read_text("utf-8"))
+    del record["sha256"]
+    report.write_text(json.dumps(record), "utf-8")
+    assert "has not the digest that it was given" in problems(report)
+    del record["format"]
+    report.write_text(json.dumps({**record, "lindley": version}), "utf-8")
+    status, said = run(report)
+    assert (status, "it holds no digest" in said) == ((2, False) if version == "0.2.0" else (3, True))
+
+
+@pytest.mark.parametrize("ending", ["html", "json"])
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, ending: str) -> None:
+    """Readers take the first or the last of them, as they like."""
+    report = write(tmp_path, f"report.{ending}")
+    text = report.read_text("utf-8")
+    report.write_text(text.replace('"log10_lr":', '"log10_lr": 9.9, "log10_lr":', 1), "utf-8")
+    status, said = run(report)
+    assert status == 2
+    assert "the key 'log10_lr' stands twice in it" in said
+
+
+@pytest.mark.parametrize("ending", ["html", "json"])
+def test_what_is_the_laboratorys_own_is_named(tmp_path: Path, ending: str) -> None:
+    pixels = tmp_path / "logo.png"
+    Image.new("RGB", (30, 20), "navy").save(pixels)
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        files("lindley.casework").joinpath("scales/nfi.yaml").read_text("utf-8").replace("name: NFI", "name: Ours")
+    )
+    notes = {
+        "h1": "it is the pane",
+        "h2": "it is another",
+        "logo": str(pixels),
+        "scale": str(own),
+        "trace_label": "a chip",
+    }
+    report = write(tmp_path, f"report.{ending}", **notes)
+    assert problems(report) == ""
+    status, said = run(report)
+    said = " ".join(said.split())
+    assert status == 0, said
+    assert "the words are of the scale 'Ours', which is not one of lindley's" in said
+    assert "the propositions are 'it is the pane' and 'it is another'" in said
+    assert "what its logo shows was not compared" in said
+
+
+def test_a_scale_of_our_name_has_our_words(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    nfi = files("lindley.casework").joinpath("scales/nfi.yaml").read_text("utf-8")
+    own.write_text(nfi.replace("much more probable", "certain"))
+    assert "its scale has the name NFI, and not the words" in problems(write(tmp_path, scale=str(own)))
+
+
+@pytest.mark.parametrize("language", ["en", "nl"])
+def test_what_was_noticed_about_the_files_is_drawn_again(tmp_path: Path, language: str) -> None:
+    system = FOLDER / "kernel-ratio.safetensors"
+    loaded = load(system)
+    trace, ref = pair(loaded)
+    columns = [*loaded.features, loaded.reference]
+    for name, values in (("trace", trace), ("ref", ref)):
+        rows = [columns, *values.tolist(), *values[:1].tolist()]  # one stands twice
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    words = ["case", system, "--trace", tmp_path / "trace.csv", "--ref", tmp_path / "ref.csv", "--language", language]
+    told = CliRunner().invoke(app, [str(word) for word in (*words, "--out", tmp_path / "report.html")])
+    assert told.exit_code == 0, told.output
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert "repeated-row" in text
+    assert ("rij" in text) == (language == "nl")
+    status, said = run(tmp_path / "report.html", "--systems", system)
+    assert status == 0, said
+    assert "noticed about the files of trace and reference is as the record has it: repeated-row" in " ".join(
+        said.split()
+    )
+    told = CliRunner().invoke(app, [str(word) for word in (*words, "--out", tmp_path / "report.json")])
+    assert told.exit_code == 0, told.output
+
+    def silent(record: dict) -> None:
+        for side in ("trace", "ref"):
+            record[side]["findings"] = [each for each in record[side]["findings"] if each["code"] != "repeated-row"]
+        record["warnings"] = [each for each in record["warnings"] if each["code"] != "repeated-row"]
+
+    renewed(tmp_path / "report.json", silent)
+    status, said = run(tmp_path / "report.json", "--systems", system)
+    assert status == 3, said
+    assert "does not tell of repeated-row, which is noticed when its measurements are read again" in " ".join(
+        said.split()
+    )
 
 
 def test_line_ends_of_windows_are_no_change(tmp_path: Path) -> None:
@@ -126,16 +244,16 @@ FORGERIES: dict[str, tuple[Callable[[dict], None], str]] = {
     "the reported LR": (set_to("log10_lr_bounded", value=4.0), "log10 lr bounded: 4.0 in the report, 2.35"),
     "similarity": (set_to("log10_similarity", value=9.0), "log10 similarity: 9.0"),
     "typicality": (set_to("log10_typicality", value=-9.0), "log10 typicality: -9.0"),
-    "the bounds": (set_to("bounds", value=[-1.6, 6.0]), "upper bound: 6.0 in the report, 2.35"),
-    "the interval": (set_to("interval", "lower", value=4.0), "lower end of the interval: 4.0"),
-    "no interval": (set_to("interval", value=None), "has an interval"),
+    "the bounds": (set_to("bounds", value=[-1.6, 6.0]), "bounds 2: 6.0 in the report, 2.35"),
+    "the interval": (set_to("interval", "lower", value=4.0), "interval lower: 4.0"),
+    "no interval": (set_to("interval", value=None), "interval: null in the report"),
     "a measurement": (set_to("trace", "measured", 0, "K39", value=400.0), "log10 lr: 2.57556"),
     "the divisor": (set_to("ref", "reference", 0, value=800.0), "log10 lr: 2.57556"),
     "a measurement less": (lambda record: (record["ref"]["measured"].pop(), record["ref"]["reference"].pop()), "log10 lr"),
     "another divisor count": (set_to("ref", "reference", value=[700.0]), "lack values of Si28"),
     "another feature": (set_to("ref", "measured", value=[{"Xe": 1.0}]), "of other features than the system's"),
-    "the words": (set_to("verbal", "sentence", value="It is certain."), "the report says 'It is certain.'"),
-    "the warnings": (set_to("warnings", value=[]), "does not tell of: beyond-bounds"),
+    "the words": (set_to("verbal", "sentence", value="It is certain."), 'verbal sentence: "It is certain." in the report'),
+    "the warnings": (set_to("warnings", value=[]), 'warnings: [] in the report, [{"code": "beyond-bounds"'),
     "another system": (set_to("system", "sha256", value="0" * 64), "is not here"),
     "a measurement far out": (set_to("trace", "measured", 0, "K39", value=1e300), "gives no LR for its measurements"),
     "a negative one": (set_to("trace", "measured", 0, "K39", value=-4.0), "do not read"),
@@ -161,29 +279,42 @@ def test_a_forger_who_renews_the_digests_is_told_apart(tmp_path: Path, name: str
 def test_a_digest_that_is_made_anew_tells_nothing(tmp_path: Path, ending: str) -> None:
     """Or the forgeries below would be found by their digests alone."""
     report = write(tmp_path, f"report.{ending}")
-    renewed(report, set_to("examiner", value="A. Other"))
+    renewed(report, set_to("examiner", value="A. Other"), lambda page: page.replace("J. de Vries", "A. Other"))
     assert problems(report) == ""
 
 
-def test_a_page_that_concludes_otherwise_than_its_record(tmp_path: Path) -> None:
-    report = write(tmp_path)
-    renewed(report, lambda record: None, lambda page: page.replace("LR = 220", "LR = 220,000"))
-    assert problems(report) == "the conclusion of the page does not say 'LR = 220', which follows from its measurements"
+# Pages that say something else than what follows, with every digest made anew: each said "the same LR" in 0.2.0.
+LIES: dict[str, tuple[str, str]] = {
+    "commented out, another shown": ('<p class="says">', '<p class="says">It is certain.</p><!-- <section class="verdict"'),
+    "a copy before it": ('<section class="verdict" id="conclusion">', '<div class="verdict">LR = 220,000</div>\\g<0>'),
+    "a copy behind it": ("</section>", '</section><section class="verdict"><p>LR = 220,000</p></section>'),
+    "hidden": ('<section class="verdict"', "<div hidden>\\g<0>"),
+    "hidden by a style": ("</style>", ".verdict { display: none } .top::after { content: 'LR = 220,000' }</style>"),
+    "written by a style": ("</style>", ".ratio b { font-size: 0 } .ratio b::after { content: 'LR = 220,000' }</style>"),
+    "a warning rewritten": ("Report the bounded LR.", "Report the larger LR."),
+    "a warning taken out": ("(?s)<aside.*?</aside>", ""),
+    "the steps of the scale": ("slightly more probable", "practically certain"),
+    "the reviewer": ('<div><dt>Name</dt></div>', '<div><span class="filled">A. Nother</span><dt>Name</dt></div>'),
+    "the LR of the experts": ("(?<=calculated</th><td>)[^<]*", "9.9999"),
+    "another policy": ("default-src &#39;none&#39;", "default-src *"),
+    "a measured value": ('(?<=<td class="num trace">)[^<]*', "1.0"),
+    "a blank": ("</body>", " </body>"),
+    "a line at the end": (r"\Z", "\n"),
+    "a mark of its bytes at the beginning": (r"\A", "\ufeff"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('<p class="says">', '<p class="says">It is certain. '),
-        ('<p class="prior">', '<p class="prior">It was he. '),
-        ('<p class="ratio">', '<p class="ratio" hidden>'),
-        ("<figure>", "<figure hidden>"),
-    ],
-)
-def test_a_conclusion_with_more_or_less_in_it(tmp_path: Path, old: str, new: str) -> None:
+@pytest.mark.parametrize("name", LIES)
+def test_a_page_that_lies_is_not_the_page_of_its_record(name: str, tmp_path: Path) -> None:
     report = write(tmp_path)
-    renewed(report, lambda record: None, lambda page: page.replace(old, new, 1))
-    assert "is not, word for word and line for line, what follows" in problems(report)
+    old, new = LIES[name]
+    text = report.read_text("utf-8")
+    assert re.search(old, text), "there is nothing to forge"
+    renewed(report, lambda record: None, lambda page: re.sub(old, new, page, count=1))
+    status, said = run(report)
+    assert status == 2
+    assert "the same" not in said
+    assert "the page is not what follows from its record: line" in said
 
 
 @pytest.mark.parametrize(
@@ -194,7 +325,7 @@ def test_a_conclusion_with_more_or_less_in_it(tmp_path: Path, old: str, new: str
         ('"page_sha256": "', '"page_sha256": "f', "the page was changed"),
         ('id="record">{', 'id="record">', "its record does not read"),
         ('id="record">{', 'id="record">[{', "its record does not read"),
-        ('"log10_lr": ', '"log10_lr": NaN, "other": ', "its record does not read: log10_lr"),
+        ('"log10_lr": ', '"log10_lr": NaN, "other": ', "its record does not read (it holds the number NaN)"),
         ('id="record">', 'id="other">', "holds no record"),
     ],
 )

@@ -15,7 +15,7 @@ import openpyxl
 import pytest
 
 from lindley.casework.log import read_log
-from lindley.pages.case_record import read_record
+from lindley.pages.case_record import read_report
 from tests.attacks.door import lindley
 from tests.casework.factory import FEATURES, Floats, items
 
@@ -95,7 +95,7 @@ def test_from_workbooks_to_twenty_verified_reports(folder: Path) -> None:
     names = [f"{number:02}-{trace}-{ref}.html" for number, (trace, ref) in enumerate(pairs, 1)]
     assert sorted(path.name for path in Path("reports").iterdir()) == [*names, "matrix.html", "matrix.xlsx"]
 
-    records = [read_record(Path("reports", name))[0] for name in names]
+    records = [read_report(Path("reports", name)).record for name in names]
     reported = np.array([record.log10_lr_bounded for record in records]).reshape(5, 4)
     assert lower - 0.005 <= reported.min()
     assert reported.max() <= upper + 0.005  # what was said when the system was made is so

@@ -67,8 +67,19 @@ def test_a_case_as_pdf_is_verified(tmp_path: Path) -> None:
     assert "Conclusie" in page
     told = lindley("verify", out, "--systems", FOLDER)
     assert told.status == 0, told.text
-    assert "the same LR" in told.out
-    assert "attached to the PDF. Compare what its pages say: De bevindingen zijn" in " ".join(told.out.split())
+    assert "the same LR and the same pages" in told.out
+    import weasyprint
+
+    attached = [weasyprint.Attachment(string=page, name="report.html")]
+    lying = weasyprint.HTML(string="<p>LR = 220 000</p>").write_pdf(attachments=attached)
+    for forged in (lying, data + b"\n"):
+        out.write_bytes(forged)
+        told = lindley("verify", out, "--systems", FOLDER)
+        said = " ".join(told.out.split())
+        assert told.status == 3, told.text
+        assert "the same LR, log10" in said
+        assert "the pages that the PDF shows were not compared" in said
+        assert "Compare what it shows: De bevindingen zijn" in said
     assert reports_in([tmp_path]) == [tmp_path / "report.html", out]
 
 

@@ -22,6 +22,7 @@ from lindley.app.files import write_whole
 from lindley.app.jobs import now
 from lindley.app.words import Words
 from lindley.errors import LindleyError
+from lindley.shown import read_json
 
 if TYPE_CHECKING:
     from lindley.app.bench import Bench
@@ -152,7 +153,7 @@ def read_validation(bench: Bench, folder: str) -> Validated | None:
     """What the validation in a folder says; nothing if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         data = (bench.path(folder) / "validation.json").read_bytes()
-        said = json.loads(data)
+        said = read_json(data)
         failed = tuple(
             (str(line["characteristic"]), str(line["title"]))
             for line in said["lines"]
@@ -299,14 +300,14 @@ def _beside(path: Path) -> Sequence[Entry] | None:
     try:
         if place.stat().st_size > LARGEST_LIST:
             return None
-        said = json.loads(place.read_bytes())
+        said = read_json(place.read_bytes())
         if said["format"] != FORMAT or said["system"] != path.name:
             return None
         entries = [Entry(**each) for each in said["entries"]]
         return entries if all(map(_plain, entries)) else None
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +19,11 @@ from lindley.app.files import ENDINGS
 from lindley.app.look import column_names, settings_of, told
 from lindley.casework.laboratory import READING, read_notes
 from lindley.casework.log import Log, read_log
-from lindley.casework.review import read_review, review_reports
+from lindley.casework.review import OnePerson, read_review, review_reports
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
 from lindley.settings import speaking
-from lindley.shown import visible
+from lindley.shown import read_json, visible
 from lindley.system.header import read_system, table_of
 from lindley.table.findings import Finding, TableError
 from lindley.table.read import column_parts, file_rows
@@ -189,6 +188,7 @@ def _result(path: Path, log: Log) -> dict[str, Any]:
         "system": str(system.get("sha256", "")),
         "reviews": [
             {name: visible(str(entry.get(name, ""))) for name in ("reviewer", "time", "remark")}
+            | {"other_person": entry.get("other_person") is True}
             for entry in about
             if "reviewer" in entry
         ],
@@ -201,8 +201,8 @@ def _result(path: Path, log: Log) -> dict[str, Any]:
 def _record(data: bytes) -> dict[str, Any]:
     start = data.find(_BEFORE)
     end = data.find(_AFTER, start)
-    with suppress(ValueError, RecursionError):
-        found = json.loads(data[start + len(_BEFORE) : end]) if start >= 0 else None
+    with suppress(ValueError):
+        found = read_json(data[start + len(_BEFORE) : end]) if start >= 0 else None
         if isinstance(found, dict):
             return found
     return {}
@@ -212,10 +212,17 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and np.isfinite(value) else None
 
 
-def review(reports: Sequence[str], reviewer: str, remark: str, log: str, seen: Sequence[str]) -> int:
-    """Sign reports, as ``lindley review`` does, if they still are what the reviewer saw."""
+def review(reports: Sequence[str], reviewer: str, remark: str, log: str, seen: Sequence[str], other: bool) -> bool:
+    """Sign reports, as ``lindley review`` does, if they still are what the reviewer saw; false if there is a question first.
+
+    ``other``: the reviewer is another than the examiner, however alike their names.
+    """
     with speaking("shell"):
-        return len(review_reports([Path(each) for each in reports], reviewer, Path(log), remark, seen))
+        try:
+            review_reports([Path(each) for each in reports], reviewer, Path(log), remark, seen, other_person=other)
+        except OnePerson:
+            return False
+        return True
 
 
 def pdf(report: str) -> None:

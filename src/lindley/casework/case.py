@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from lindley.table.workbook import Hidden
 from lindley.version import __version__
 
 __all__ = [
+    "FORMAT",
     "Batch",
     "Case",
     "Evidence",
@@ -42,6 +43,8 @@ __all__ = [
     "read_evidence",
 ]
 
+FORMAT = "lindley-case/2"
+"""Of the record of a case, from which its whole report follows. Records up to 0.2.0 name none and hold less."""
 Language = Literal["en", "nl"]
 
 
@@ -103,14 +106,18 @@ class Evidence:
         """What was done with the table and gives no cause for a remark."""
         return tuple(f"{finding}" for finding in self.items.findings if finding.level == "note")
 
-    def findings_json(self) -> list[dict[str, str]]:
-        """For ``--json``: everything that was noticed about the table, of every level."""
-        return [{"level": each.level, "code": each.code, "message": str(each)} for each in self.items.findings]
+    def findings_json(self) -> list[dict[str, Any]]:
+        """For ``--json``: everything that was noticed about the table, of every level, as a sentence and in its parts."""
+        return [
+            {**asdict(each), "message": str(each), "noticed": spoken(each.message), "fix": spoken(each.fix)}
+            for each in self.items.findings
+        ]
 
     def to_json(self, system: System) -> dict[str, Any]:
         """For ``--json``: of one item."""
         return {
             "label": self.labels[0],
+            "item": self.labels[0],
             "instances": len(self.items.values),
             "measured": [dict(zip(system.features, row, strict=True)) for row in self.items.measured.tolist()],
             **({} if self.items.divisor is None else {"reference": self.items.divisor.tolist()}),
@@ -151,6 +158,8 @@ class Case:
     remarks: tuple[Remark, ...]
     notes: Notes
     language: Language
+    versions: Mapping[str, str] = field(default_factory=lambda: {**versions(), "Python": python_version()})
+    """Of all that took part in the computation."""
 
     def __repr__(self) -> str:
         said = self.explanation
@@ -189,16 +198,12 @@ class Case:
         """What the measurements are judged under."""
         return self.scale.propositions[self.language]
 
-    @property
-    def versions(self) -> dict[str, str]:
-        """Of all that took part in the computation."""
-        return {**versions(), "Python": python_version()}
-
     def to_json(self) -> dict[str, Any]:
         """One object with everything in it, and a digest of it: the record that ``lindley verify`` reads in a report."""
         said = asdict(self.explanation)
         first = "log10_lr", "log10_lr_bounded", "log10_similarity", "log10_typicality", "log10_lr_model", "calibrated"
         content = {
+            "format": FORMAT,
             "case": self.notes.case,
             "examiner": self.notes.examiner,
             "laboratory": self.notes.laboratory,
@@ -210,7 +215,8 @@ class Case:
             "bounds": list(said["bounds"]),
             "bounds_of": list(said["bounds_of"]),
             "interval": said["interval"],
-            **({} if said["by_group"] is None else {"by_group": said["by_group"]}),
+            **{name: said[name] for name in ("by_group", "relatedness") if said[name] is not None},
+            "as_near": said["as_near"],
             "verbal": self.verbal.to_json(),
             "axes": [{**axis, "features": dict(axis["features"])} for axis in said["axes"]],
             "features": list(said["features"]),
@@ -219,8 +225,8 @@ class Case:
             "trace": {**self.trace.to_json(self.system), "label": self.trace_label, "number": self.notes.trace_number},
             "ref": {**self.ref.to_json(self.system), "label": self.ref_label, "number": self.notes.ref_number},
             "scale": self.scale.model_dump(mode="json"),
-            "lindley": __version__,
-            "versions": self.versions,
+            "lindley": self.versions["lindley"],
+            "versions": dict(self.versions),
             "command": self.notes.command,
         }
         return {**content, "sha256": json_digest(content)}

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest, lock_file
+from lindley.shown import read_json
 from lindley.table.table import require_name
 from lindley.version import __version__
 
@@ -186,11 +187,11 @@ def _checked(data: bytes, *, alone: bool = False) -> Log:
         problems.append(f"{where.format(len(lines))}: it is not whole")
     for at, line in enumerate(lines[:-1], start=1):
         try:
-            entry = json.loads(line)
+            entry = read_json(line)
             digest, said_previous, said_number = entry["sha256"], entry["previous"], entry["number"]
             if not (isinstance(digest, str) and isinstance(said_previous, str) and type(said_number) is int):
                 raise ValueError("its number or its digests are none")
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             problems.append(f"{where.format(at)}: it is no entry of a log")
             previous, number = None, number + 1  # taken for the entry that should stand here
             continue
@@ -220,7 +221,7 @@ def changed_reports(log: Log, folder: Path) -> list[str]:
     problems = []
     for name, entry in told.items():
         path = folder / Path(str(name)).name
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != entry.get("report_sha256"):
+        if os.path.isfile(path) and hashlib.sha256(path.read_bytes()).hexdigest() != entry.get("report_sha256"):
             problems.append(
                 f"{path.name} is not the report that entry {entry['number']} is about: it was changed or replaced"
             )

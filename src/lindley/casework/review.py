@@ -2,13 +2,14 @@
 
 A review is an entry of the log of cases (`lindley.casework.log`), which ties it to the report by its SHA-256 and to everything
 that was logged before it; the same entry stands beside the report, as ``report.html.review.json``, for whoever has the report
-alone. It is a statement, and no proof of who made it: names have no keys. Whoever examined a case does not review it.
+alone. It is a statement, and no proof of who made it: names have no keys. Whoever examined a case does not review it: names
+are compared, and nothing else; one that may be another spelling of the examiner's is asked about.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,11 +19,13 @@ from typing import Any
 from lindley.casework.log import Log, add_to_log, read_log
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
-from lindley.shown import json_text, visible
+from lindley.settings import setting
+from lindley.shown import json_text, read_json, visible
+from lindley.table.lookalikes import plain_letters
 from lindley.table.table import write_atomically
 from lindley.version import __version__
 
-__all__ = ["read_review", "review_file", "review_reports"]
+__all__ = ["OnePerson", "may_be_one", "read_review", "review_file", "review_reports"]
 
 FORMAT = "lindley-review/1"
 LONGEST_NAME, LONGEST_REMARK = 200, 2000
@@ -30,6 +33,16 @@ LONGEST_NAME, LONGEST_REMARK = 200, 2000
 LARGEST = 1_000_000
 """Bytes of a review: it has some hundred."""
 _OF_THE_CASE = ("case", "examiner", "trace", "ref", "system", "report", "report_sha256")
+_TITLES = {
+    "bsc", "dhr", "dr", "drs", "heer", "ing", "ir", "jr", "llm", "mba", "mevr", "mevrouw", "mr", "mrs", "ms", "msc", "mw",
+    "phd", "prof", "professor", "sr",
+}  # fmt: skip
+_SMALL = {"de", "den", "der", "het", "la", "le", "of", "ten", "ter", "van", "von"}
+"""Words of a surname that many have."""
+
+
+class OnePerson(LindleyError):
+    """The reviewer may be the examiner under another spelling: a question, which `review_reports` can be told the answer to."""
 
 
 def review_file(report: Path) -> Path:
@@ -38,7 +51,13 @@ def review_file(report: Path) -> Path:
 
 
 def review_reports(
-    reports: Iterable[Path], reviewer: str, log: Path, remark: str = "", seen: Sequence[str] = ()
+    reports: Iterable[Path],
+    reviewer: str,
+    log: Path,
+    remark: str = "",
+    seen: Sequence[str] = (),
+    *,
+    other_person: bool = False,
 ) -> list[dict[str, Any]]:
     """Sign reports that are in a log: all of them, or none.
 
@@ -48,8 +67,10 @@ def review_reports(
         log: the log that they are in, which gets an entry for each.
         remark: what the reviewer has to say.
         seen: the SHA-256 of each report as the reviewer saw it, where that is known.
+        other_person: the reviewer is not the examiner, although their names may be two spellings of one; it is recorded.
 
     Raises:
+        OnePerson: if they may be, and ``other_person`` was not given.
         LindleyError: if the reviewer is the examiner, a report is not what was logged or seen, or was reviewed already.
     """
     reviewer, remark, paths = " ".join(reviewer.split()), remark.strip(), list(reports)
@@ -60,7 +81,7 @@ def review_reports(
     read = read_log(log)
     if read.problems:
         raise LindleyError(f"the log {log} is damaged, and nothing is added to it: {read.problems[0]}")
-    entries = [_entry(path, reviewer, remark, read) for path in paths]
+    entries = [_entry(path, reviewer, remark, read, other_person) for path in paths]
     for path, entry, digest in zip(paths, entries, seen, strict=False):
         if entry["report_sha256"] != digest:
             raise LindleyError(f"{path.name} is not the report that you read: it was changed since. Read it again.")
@@ -82,7 +103,7 @@ def read_review(report: Path) -> tuple[Mapping[str, Any] | None, str]:
     try:
         if place.stat().st_size > LARGEST:
             raise ValueError("it is too large")
-        said = json.loads(place.read_bytes())
+        said = read_json(place.read_bytes())
         digest = said.pop("sha256")
         if said["format"] != FORMAT or not all(isinstance(said[name], str) for name in ("reviewer", "time")):
             raise ValueError("it is no review")
@@ -90,12 +111,12 @@ def read_review(report: Path) -> tuple[Mapping[str, Any] | None, str]:
             return said, "the review beside it was changed after it was written"
         if hashlib.sha256(report.read_bytes()).hexdigest() != said["report_sha256"]:
             return said, "the review beside it is of another report: one of the two was changed"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None, "the review beside it does not read"
     return said, ""
 
 
-def _entry(path: Path, reviewer: str, remark: str, log: Log) -> dict[str, Any]:
+def _entry(path: Path, reviewer: str, remark: str, log: Log, other_person: bool) -> dict[str, Any]:
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -115,6 +136,12 @@ def _entry(path: Path, reviewer: str, remark: str, log: Log) -> dict[str, Any]:
         )
     if _letters(str(examiner)) == _letters(reviewer):
         raise LindleyError(f"{visible(reviewer)} examined this case: another has to review it")
+    alike = may_be_one(str(examiner), reviewer)
+    if alike and not other_person:
+        raise OnePerson(
+            f"'{visible(reviewer)}' may be '{visible(str(examiner))}', who examined this case, in another spelling: another "
+            f"has to review it. If they are two people, say so with {setting('other_person')}: it is recorded."
+        )
     for entry in about:
         if "reviewer" in entry and _letters(str(entry["reviewer"])) == _letters(reviewer):
             raise LindleyError(f"{visible(reviewer)} reviewed {path.name} already, on {str(entry.get('time'))[:10]}")
@@ -123,9 +150,37 @@ def _entry(path: Path, reviewer: str, remark: str, log: Log) -> dict[str, Any]:
         **{name: evaluated.get(name) for name in _OF_THE_CASE},
         "reviewer": reviewer,
         **({"remark": remark} if remark else {}),
+        **({"other_person": True} if alike else {}),
         "reviews": evaluated["number"],
         "lindley": __version__,
     }
+
+
+def may_be_one(name: str, other: str) -> bool:
+    """Whether two names may be spellings of one: titles, the order, initials for names, parts left out, look-alike letters.
+
+    >>> may_be_one("dr. J.P. de Vries", "Vries, J. de"), may_be_one("J. de Vries", "A. de Vries")
+    (True, False)
+    """
+    shorter, longer = sorted((_words(name), _words(other)), key=len)
+    alike = [word for word in shorter if word in longer and len(word) > 1 and word not in _SMALL]
+    for word in sorted(shorter, key=lambda word: word not in longer):  # whole words first, and then initials
+        found = next((each for each in longer if each == word), None) or next(
+            (each for each in longer if each[0] == word[0] and 1 in (len(each), len(word))), None
+        )
+        if found is None:
+            return False
+        longer.remove(found)
+    return bool(alike)
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name in plain letters, initials one by one, without titles."""
+    shown = re.sub(r"\b[A-Z]{2,3}\b", lambda found: " ".join(found[0]), name) if re.search("[a-z]", name) else name
+    bare = "".join(
+        each for each in unicodedata.normalize("NFKD", plain_letters(shown)) if not unicodedata.combining(each)
+    )
+    return [word for word in re.findall(r"[^\W_]+", bare) if word not in _TITLES]
 
 
 def _letters(name: str) -> str:

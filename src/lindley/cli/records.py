@@ -30,11 +30,12 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Compute the cases of reports again, and say whether it is the same LR, or where they part.
+    """Compute the cases of reports again, draw their pages again, and say whether all is the same, or where they part.
 
     The measurements come from the report; its system is found by its SHA-256, in the folder of the report, in the
     working folder, and in --systems. The matrix of a batch, which stands among its reports, is told and passed over.
-    Exit status: 0 if every report says what follows from its measurements, else 2.
+    Exit status: 0 if all of every report follows from its measurements; 3 if some of it could not be compared, as of
+    another version's page or of what a PDF shows; 2 if anything is amiss.
     """
     if not any(map(os.path.exists, reports)):
         for path in reports:
@@ -51,29 +52,34 @@ def verify(
     found = reports_in(path for path in reports if path not in matrices)
     if not found:
         raise LindleyError("these are matrices, which cannot be verified themselves: name the reports of their pairs.")
-    parted = 0
+    parted = in_part = 0
     for each in verify_reports(found, systems or ()):
         reviewed, doubt = read_review(each.report)
         problems = [*each.problems, *filter(None, [doubt])]
-        parted += bool(problems)
         if each.record is None or problems:
+            parted += 1
             _say_not_verified(each.report, problems)
             continue
-        written = "" if each.record.lindley == __version__ else f", written by lindley {each.record.lindley}"
+        record = each.record
+        same = "the same LR" if each.unchecked else f"the same LR and the same {_kind(each.report)}"
+        called = f" (in the report '{visible(record.system.file)}')" if each.system != record.system.file else ""
+        written = "" if record.lindley == __version__ else f", written by lindley {visible(record.lindley)}"
         say_prose(
-            f"{each.report}: the same LR, log10 {fixed(each.record.log10_lr_bounded)} reported and "
-            f"{fixed(each.record.log10_lr)} calculated; system {each.system}{written}"
+            f"{each.report}: {same}, log10 {fixed(record.log10_lr_bounded)} reported and {fixed(record.log10_lr)} calculated; "
+            f"system {each.system}{called}{written}"
         )
+        for sentence in (*each.unchecked, *each.taken):
+            say_prose(f"  • {sentence}")
+        if each.unchecked:
+            in_part += 1
+            say_prose(f"  • verified in part. Compare what it shows: {visible(record.verbal.sentence)}")
         if reviewed is not None:
-            say_prose(f"  Reviewed by {visible(reviewed['reviewer'])}, {visible(reviewed['time'][:10])}.")
-        if each.report.suffix.lower() == ".pdf":
-            say_prose(
-                f"  This is of the report attached to the PDF. Compare what its pages say: {each.record.verbal.sentence}"
-            )
+            said = ", said to be another than the examiner" if reviewed.get("other_person") else ""
+            say_prose(f"  Reviewed by {visible(reviewed['reviewer'])}{said}, {visible(reviewed['time'][:10])}.")
     for path in matrices:
         say_prose(f"{path}: a matrix, which is not verified itself: compare its LRs with those of the reports")
-    _say_how_many(len(found) - parted, len(found))
-    raise typer.Exit(2 if parted else 0)
+    _say_how_many(len(found) - parted - in_part, len(found), in_part)
+    raise typer.Exit(2 if parted else 3 if in_part else 0)
 
 
 def review(
@@ -86,15 +92,22 @@ def review(
         typer.Option(metavar="FILE", envvar="LINDLEY_LOG", help="The log that they are in; the review is added to it."),
     ],
     remark: Annotated[str, typer.Option(help="What the reviewer has to say.")] = "",
+    other_person: Annotated[
+        bool,
+        typer.Option(
+            "--other-person",
+            help="The reviewer is not the examiner, although the names may be two spellings of one; it is recorded.",
+        ),
+    ] = False,
 ) -> None:
     """Put a second signature under reports: who read them, when, and which bytes.
 
     It stands in the log, and beside each report as REPORT.review.json, where 'lindley verify' finds it. Names have no keys:
-    it is a statement, and no proof of who made it.
+    it is a statement, and no proof of who made it. A name that may be the examiner's in another spelling is asked about.
     """
     from lindley.casework.review import review_file, review_reports
 
-    review_reports(reports, reviewer, log, remark)
+    review_reports(reports, reviewer, log, remark, other_person=other_person)
     for path in reports:
         say(f"{path}: reviewed, see {review_file(path).name}")
 
@@ -105,9 +118,14 @@ def _say_not_verified(report: Path, problems: Iterable[str]) -> None:
         say_prose(f"  • {problem}")
 
 
-def _say_how_many(verified: int, reports: int) -> None:
+def _kind(report: Path) -> str:
+    return {".pdf": "pages", ".json": "record"}.get(report.suffix.lower(), "page")
+
+
+def _say_how_many(verified: int, reports: int, in_part: int = 0) -> None:
     if reports > 1:
-        say(f"\n{verified} of {reports} reports verified.")
+        others = f", {in_part} of them in part" if in_part else ""
+        say(f"\n{verified + in_part} of {reports} reports verified{others}.")
 
 
 def log(
@@ -121,7 +139,8 @@ def log(
 ) -> None:
     """Check a log of cases: tell of entries that are missing or edited, and of reports beside it that were changed.
 
-    Exit status: 0 if nothing is wrong, else 2.
+    An end that was cut off, or a log that was written anew, is told by --holds alone. Exit status: 0 if nothing is wrong,
+    else 2.
     """
     from lindley.casework.log import changed_reports, read_log
 
@@ -135,6 +154,12 @@ def log(
     if reviews := sum("reviewer" in entry for entry in read.entries):
         number += ", 1 of them a review" if reviews == 1 else f", {reviews} of them reviews"
     say(f"{file}: {number}, {'nothing is wrong' if not problems else f'{len(problems)} problems'}")
+    named = {Path(entry["report"]).name for entry in read.entries if isinstance(entry.get("report"), str)}
+    if elsewhere := sum(not os.path.isfile(file.parent / name) for name in named):
+        say_prose(f"Not compared: {elsewhere} of {len(named)} reports that it names, which are not beside it.")
     say(f"Last entry: {read.last}")
-    say_prose("            Keep it elsewhere: --holds tells later whether it is still there.")
+    say_prose(
+        "            Keep it elsewhere: --holds tells later whether it is still there. Nothing else tells of an end that was "
+        "cut off, or of a log that was written anew."
+    )
     raise typer.Exit(2 if problems else 0)

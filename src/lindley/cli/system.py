@@ -171,7 +171,7 @@ def update(
         if beside.exists() and not force:
             raise LindleyError(f"{beside} is there already. Give another name with --out, or --force to replace it.")
     require_files([system], more, require_signature)
-    from lindley.pages.case_record import read_record, reports_in  # brings torch
+    from lindley.pages.case_record import read_report, reports_in  # brings torch
     from lindley.system.system import System, load
     from lindley.system.update import grown_background, retrained
 
@@ -181,7 +181,7 @@ def update(
     reports = reports_in(cases or ())
     for report in reports:
         try:
-            read_record(report)  # tells what is wrong with it before anything is computed
+            read_report(report)  # tells what is wrong with it before anything is computed
         except LindleyError as error:
             raise LindleyError(f"--cases {report}: {error}") from error
     table = grown_background(

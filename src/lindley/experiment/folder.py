@@ -39,6 +39,7 @@ import yaml
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.settings import setting
+from lindley.shown import read_json
 from lindley.table.datasets import dataset_names
 from lindley.table.table import Table, write_atomically
 from lindley.table.units import plain_names
@@ -349,14 +350,14 @@ def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
     """
     path = folder / "units" / f"{unit_id}.json"
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path.read_bytes())
         if content.pop("sha256") != json_digest(content):
             raise ValueError("its digest is another")
         if set(content) != {"key", "files", "models"}:
             raise ValueError("it has other parts")
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LindleyError(f"{path} is damaged ({type(error).__name__}: {error})") from error
     return content  # type: ignore[no-any-return]
 

@@ -26,6 +26,7 @@ from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
 from lindley.llrs import Floats, LLRs
 from lindley.models.fitting import History
+from lindley.shown import read_json
 from lindley.system.names import ModelName
 from lindley.system.system import System
 from lindley.table.splits import Split, make_splits
@@ -55,7 +56,7 @@ class SavedRun:
         """
         path = require_results(folder)
         try:
-            content = json.loads(path.read_bytes())
+            content = read_json(path.read_bytes())
             schema = content["schema"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LindleyError(f"{path} does not read ({error}). Run the experiment again.") from error

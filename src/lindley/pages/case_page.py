@@ -35,7 +35,6 @@ from lindley.pages.pdf import page_as_pdf
 from lindley.shown import in_marks
 from lindley.system.names import ModelName
 from lindley.table.table import with_unit
-from lindley.version import __version__
 
 __all__ = ["case_file", "identity", "logo", "page_words", "render_case", "sentences"]
 
@@ -81,7 +80,7 @@ def render_case(case: Case) -> str:
         system_facts=_system_facts(case, transform),
         checks=_checks(case),
         versions=case.versions,
-        version=__version__,
+        version=case.versions["lindley"],
         pairs=_pairs(case),
     )
     return with_record(page, case.to_json())

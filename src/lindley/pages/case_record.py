@@ -1,46 +1,52 @@
-"""The record inside the report of a case, and the case computed again from it: ``lindley verify``.
+"""The record inside the report of a case, and the report made again from it: ``lindley verify``.
 
 A record is what `Case.to_json` says: the measurements as measured, the digests of system and files, the LR and the words for
 it. A .json report is a record; a page holds one as data that no browser runs or shows, with a digest of the rest of the page;
 a PDF holds such a page as an attached file.
-Digests tell of accidents and of slips of the hand: they have no key, and whoever means to forge can make them anew. That the
-LR is the LR of these measurements, and that the page concludes what follows from it, is found by computing it again.
+
+The case is computed again from the measurements and the system. All that the record says must be what comes out, numbers to
+1e-9, and a page must be, to the letter, what is drawn from that. What was typed or read is taken from the record: measurements,
+names, propositions, what was noticed about files, date, command, versions, and the pixels of a logo. Digests have no key: they
+tell of accidents, and are all there is of the pages of other versions.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
-import html
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from lindley.casework.applicability import Which
-from lindley.casework.case import Case, Evidence, Language, Refusal, evaluate_case, read_evidence
-from lindley.casework.laboratory import BUILT_IN_SCALES, Scale, load_scale
+from lindley.casework.case import FORMAT, Case, Evidence, Language, Notes, Refusal, evaluate_case, read_evidence
+from lindley.casework.explanation import Explanation
+from lindley.casework.laboratory import BUILT_IN_SCALES, Logo, Scale, load_scale
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
 from lindley.limits import limit, limit_text
-from lindley.pages.case_words import conclusion
-from lindley.pages.numerals import ratio_text
-from lindley.pages.pdf import attached_page
-from lindley.shown import visible
+from lindley.pages.pdf import attached_page, page_as_pdf
+from lindley.shown import read_json, visible
 from lindley.system.system import System, load
+from lindley.table.findings import Finding, Level
+from lindley.table.table import Table
 from lindley.version import __version__
 
 __all__ = [
     "Record",
+    "Report",
     "Verification",
     "case_of",
     "is_matrix",
-    "read_record",
+    "read_report",
     "reports_in",
     "verify_reports",
     "with_record",
@@ -49,8 +55,17 @@ __all__ = [
 REPORTS = (".html", ".htm", ".pdf", ".json")
 TOLERANCE = 1e-9
 """By so much the same LR may differ from one machine to another."""
+MOST_DIFFERENCES, MOST_LETTERS = 5, 60
+"""Of where a record and the case computed again part, that are told; and of a text in them."""
 _BEFORE, _AFTER = '<script type="application/json" id="record">', "</script>"
-_FIGURES = ("log10_lr", "log10_lr_bounded", "log10_lr_model", "log10_similarity", "log10_typicality")
+_LOGO = re.compile('<img class="logo" src="data:image/png;base64,([A-Za-z0-9+/=]*)"')
+_OF_ALL_VERSIONS = (
+    "log10_lr", "log10_lr_bounded", "log10_lr_model", "log10_similarity", "log10_typicality", "bounds", "interval", "by_group",
+    "verbal",
+)  # fmt: skip
+_WITHOUT_DIGEST = ("0.0.", "0.1.")
+"""Versions whose .json reports hold no digest of themselves."""
+_EXPLANATION = TypeAdapter(Explanation)
 
 
 def with_record(page: str, record: Mapping[str, Any]) -> str:
@@ -72,15 +87,40 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class _File(_Part):
+    file: str
+    sha256: str
+
+
+class _Noticed(_Part):
+    level: Level
+    code: str
+    message: str
+    noticed: str = ""
+    fix: str = ""
+    file: str = ""
+    rows: tuple[int, ...] = ()
+    column: str | None = None
+
+    @property
+    def finding(self) -> Finding:
+        return Finding(self.level, self.code, self.noticed or self.message, self.fix, self.file, self.rows, self.column)
+
+
 class _Item(_Part):
     label: str
+    item: str | None = None  # as its table calls it
+    number: str | None = None
     measured: list[dict[str, FiniteFloat]] = Field(min_length=1)
     reference: list[FiniteFloat] | None = None
+    files: tuple[_File, ...] = ()
+    findings: tuple[_Noticed, ...] = ()
 
 
 class _System(_Part):
     sha256: str
     file: str = ""
+    signed_by: str | None = None
 
 
 class _Interval(_Part):
@@ -95,13 +135,17 @@ class _Verbal(_Part):
     sentence: str
 
 
-class _Warning(_Part):
-    code: str
-
-
 class Record(_Part):
-    """What of a record the LR follows from, and what follows from the LR. Reports of older versions lack some of it."""
+    """What of a record the report follows from, and what follows from the LR. Reports of older versions lack some of it."""
 
+    format: str | None = None
+    case: str | None = None
+    examiner: str | None = None
+    laboratory: str | None = None
+    method: str | None = None
+    logo: _File | None = None
+    date: str = ""
+    command: str = ""
     log10_lr: FiniteFloat
     log10_lr_bounded: FiniteFloat
     log10_lr_model: FiniteFloat
@@ -109,20 +153,54 @@ class Record(_Part):
     log10_typicality: FiniteFloat
     bounds: tuple[FiniteFloat, FiniteFloat]
     interval: _Interval | None
-    by_group: dict[str, FiniteFloat] | None = None
     verbal: _Verbal
-    warnings: list[_Warning]
     system: _System
     trace: _Item
     ref: _Item
     scale: Scale | None = None
     lindley: str
+    versions: dict[str, str] = {}
+
+    @property
+    def sides(self) -> tuple[tuple[Which, _Item], tuple[Which, _Item]]:
+        """What is compared."""
+        return ("trace", self.trace), ("ref", self.ref)
 
     @property
     def words(self) -> Scale | None:
         """The verbal scale; none if an older version left it out and it is no scale of ours."""
+        return self.scale or self.built_in
+
+    @property
+    def built_in(self) -> Scale | None:
+        """The scale of ours that has its name."""
         name = self.verbal.scale.lower()
-        return self.scale or (load_scale(name) if name in BUILT_IN_SCALES else None)
+        return load_scale(name) if name in BUILT_IN_SCALES else None
+
+    @property
+    def of_this_version(self) -> bool:
+        """Whether it says that this version wrote it, so that all of it must be as this version has it."""
+        return self.format == FORMAT and self.lindley == __version__
+
+    def notes(self, logo: bytes = b"") -> Notes:
+        """What the laboratory calls things, with the pixels of its logo."""
+        picture = None if self.logo is None else Logo(self.logo.file, self.logo.sha256, logo)
+        return Notes(
+            self.case, self.examiner, self.trace.label, self.ref.label, self.command, self.date, self.laboratory, self.method,
+            self.trace.number, self.ref.number, logo=picture,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that was read."""
+
+    path: Path
+    record: Record
+    content: Mapping[str, Any]  # all that the record says
+    page: str | None  # the page itself, or the one inside a PDF
+    problems: tuple[str, ...]  # what its digests say
+    unchecked: tuple[str, ...]  # and do not say
 
 
 @dataclass(frozen=True)
@@ -131,13 +209,15 @@ class Verification:
 
     report: Path
     record: Record | None  # what the report says, if it could be read
-    system: str  # the file that was found, or none
-    problems: tuple[str, ...]  # where they part, in sentences
+    system: str = ""  # the file that was found, or none
+    problems: tuple[str, ...] = ()  # where they part, in sentences
+    unchecked: tuple[str, ...] = ()  # what could not be compared, although its version would have it in one way only
+    taken: tuple[str, ...] = ()  # what is the laboratory's own, and may say anything
 
     @property
     def same(self) -> bool:
-        """Whether the report says what follows from its measurements."""
-        return not self.problems
+        """Whether all of the report follows from its measurements."""
+        return not self.problems and not self.unchecked
 
 
 def reports_in(places: Iterable[Path]) -> list[Path]:
@@ -181,24 +261,33 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
             as well.
     """
     known = _Systems(systems)
-    for report in reports:
+    for path in reports:
         record = None
         try:
-            record, page, problems = read_record(report)
-            system = known.find(record.system.sha256, report.parent)
+            report = read_report(path)
+            record = report.record
+            system = known.find(record.system.sha256, path.parent)
         except LindleyError as error:
-            yield Verification(report, record, "", (str(error),))
+            yield Verification(path, record, problems=(str(error),))
             continue
         if system is None:
             name = f" ('{visible(record.system.file)}')" if record.system.file else ""
-            problems.append(
+            lacking = (
                 f"its system{name} is not here: no .safetensors file in the folder of the report, in the working folder, or "
                 f"where --systems says, has the SHA-256 {visible(record.system.sha256)}. Name the folder of the archive with "
                 "--systems."
             )
-        else:
-            problems += _parts(record, page, system)
-        yield Verification(report, record, system.file if system else "", tuple(problems))
+            yield Verification(path, record, problems=(*report.problems, lacking))
+            continue
+        problems, unchecked = _compared(report, system)
+        yield Verification(
+            path,
+            record,
+            system.file,
+            (*report.problems, *problems),
+            (*report.unchecked, *unchecked),
+            tuple(_taken(record)),
+        )
 
 
 class _Systems:
@@ -260,11 +349,10 @@ def _inside(path: Path) -> str:
     return page
 
 
-def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
-    """The record of a report, its page without the record, and what the digests say."""
-    text, page, problems = _text(path), None, []
-    is_page = path.suffix.lower() != ".json"
-    if is_page:
+def read_report(path: Path) -> Report:
+    """The record of a report, its page, and what the digests say."""
+    text, page, rest = _text(path), None, ""
+    if path.suffix.lower() != ".json":
         start = text.find(_BEFORE)
         if start < 0 or text.count(_BEFORE) != 1:
             raise LindleyError(
@@ -273,9 +361,9 @@ def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
             )
         start += len(_BEFORE)
         end = text.find(_AFTER, start)
-        text, page = text[start:end], text[:start] + text[end:]
+        page, rest, text = text, text[:start] + text[end:], text[start:end]
     try:
-        content = json.loads(text)
+        content = read_json(text)
         if not isinstance(content, dict):
             raise ValueError("it is no object")
         page_digest, digest = content.pop("page_sha256", None), content.pop("sha256", None)
@@ -284,106 +372,73 @@ def read_record(path: Path) -> tuple[Record, str | None, list[str]]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise LindleyError(f"its record does not read: {visible(where)}: {visible(first['msg'])}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise LindleyError(f"its record does not read ({visible(str(error))})") from error
-    if page is not None and _digest(page) != page_digest:
+    problems, unchecked = [], []
+    if page is not None and _digest(rest) != page_digest:
         problems.append("the page was changed after it was written: it has not the digest that its record gives")
-    if (digest is not None or is_page) and json_digest(content) != digest:
-        problems.append("its record was changed after it was written: it has not the digest that it gives")
-    return record, page, problems
+    if digest is None and page is None and record.format is None and record.lindley.startswith(_WITHOUT_DIGEST):
+        unchecked.append("it holds no digest, as those of lindley 0.1 do not")
+    elif digest is None or json_digest(content) != digest:
+        problems.append("its record was changed after it was written: it has not the digest that it was given")
+    return Report(path, record, content, page, tuple(problems), tuple(unchecked))
 
 
-def _parts(record: Record, page: str | None, system: System) -> list[str]:
-    """Where a report and its case, computed again, part."""
-    scale = record.words
+def _compared(report: Report, system: System) -> tuple[list[str], list[str]]:
+    """Where a report and its case, computed again, part; and what of it could not be compared."""
+    record, drawn = report.record, None
+    of_the_file = {"file": record.system.file, "signed_by": record.system.signed_by}
+    about = {**system.about, **{name: value for name, value in of_the_file.items() if value is not None}}
     try:
-        case = case_of(record, system)
+        case = case_of(record, replace(system, about=about), _logo(report.page or ""))
+        case = replace(case, versions={"lindley": record.lindley, **record.versions})
+        again = read_json(json.dumps(case.to_json()))
+        del again["sha256"]
+        other_words = _other_words(record)
+        problems = [*_differences(report.content, again), *other_words]
+        if not problems and report.page is not None:
+            from lindley.pages.case_page import render_case  # which writes records
+
+            drawn = render_case(replace(case, explanation=_explanation(report.content)))
+            problems += _where_it_differs(report.page, drawn)
     except Refusal as refusal:
-        return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"]
-    except LindleyError as error:
-        return [f"its measurements do not read: {' '.join(str(error).split())}"]
-    said = case.explanation
-    pairs = [(name.replace("_", " "), getattr(record, name), getattr(said, name)) for name in _FIGURES]
-    pairs += [(f"{end} bound", a, b) for end, a, b in zip(("lower", "upper"), record.bounds, said.bounds, strict=True)]
-    problems = []
-    if (record.interval is None) != (said.interval is None):
-        problems.append("the report has an interval, and the system gives none, or the other way round")
-    elif record.interval is not None and said.interval is not None:
-        again = (said.interval.lower, said.interval.upper) if record.interval.how else _former_interval(case)
-        pairs += [("lower end of the interval", record.interval.lower, again[0]),
-                  ("upper end of the interval", record.interval.upper, again[1])]  # fmt: skip
-    if record.by_group is not None and said.by_group is not None:
-        pairs += [(name.replace("_", " "), value, getattr(said.by_group, name, value))
-                  for name, value in record.by_group.items()]  # fmt: skip
-    problems += [
-        f"{name}: {reported!r} in the report, {again!r} when computed again"
-        for name, reported, again in pairs
-        if abs(reported - again) > TOLERANCE * max(1.0, abs(again))
-    ]
-    if scale is not None and record.verbal.sentence != case.verbal.sentence:
-        problems.append(f"the report says '{visible(record.verbal.sentence)}', and its LR is '{case.verbal.sentence}'")
-    if record.lindley == __version__:
-        told = {warning.code for warning in record.warnings}
-        if "same-file" in told:  # a record holds measurements, and no files
-            told.add("same-measurement")
-        untold = sorted({remark.code for remark in case.remarks} - told)
-        if untold:
-            problems.append(f"the report does not tell of: {', '.join(untold)}")
-        if page is not None:
-            problems += _unsaid(page, case)
-    return problems
+        return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"], []
+    except (LindleyError, ValueError) as error:
+        return [f"its measurements do not read: {' '.join(str(error).split())}"], []
+    others = [] if problems else _untold(record, system)
+    if report.path.suffix.lower() == ".pdf" and (problems or not _prints_as(report.path, drawn or "")):
+        others.append("the pages that the PDF shows were not compared, but the report inside it")
+    if not problems or record.of_this_version:
+        return problems[:MOST_DIFFERENCES], others
+    rest = "the page itself" if report.page else "the rest of it"
+    version = visible(record.lindley)
+    made = f"{rest} was not compared, as lindley {version} wrote it otherwise; LR, bounds, interval and words were"
+    return list(_differences(*_of_all_versions(report, case, again), common=True)), [made, *other_words, *others]
 
 
-def _former_interval(case: Case) -> tuple[float, float]:
-    """As records had it that do not say how: the central 90 % of the replicates, moved from their median to the LR."""
-    replicates = case.system.llr_replicates(case.trace.side, case.ref.side)
-    lower, middle, upper = np.quantile(replicates, [0.05, 0.5, 0.95])
-    return case.explanation.log10_lr + lower - middle, case.explanation.log10_lr + upper - middle
-
-
-def case_of(record: Record, system: System) -> Case:
-    """The case of a record, evaluated by a system.
+def case_of(record: Record, system: System, logo: bytes = b"") -> Case:
+    """The case of a record, evaluated by a system; ``logo``: the pixels of its logo.
 
     Raises:
         LindleyError: if its measurements do not read, or there is no LR to give.
     """
-    trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
+    trace, ref = (_evidence(system, which, item) for which, item in record.sides)
     # What was refused, or asked for all the same, is told by the warnings of the report.
     allowed = {"allow_outside": True, "allow_same_file": True}
     scale = record.words or load_scale("nfi")
-    return evaluate_case(system, trace, ref, scale, record.verbal.language, None, **allowed)
+    return evaluate_case(system, trace, ref, scale, record.verbal.language, record.notes(logo), **allowed)
 
 
-def _unsaid(page: str, case: Case) -> list[str]:
-    """Where what the court reads first is not what it should read."""
-    from lindley.pages.case_page import render_case  # which writes records
-
-    conclusion_of_page, expected_conclusion = _verdict(page), _verdict(render_case(case))
-    if conclusion_of_page == expected_conclusion:
-        return []
-    shown = _plain(html.unescape(re.sub(r"<[^>]+>", " ", conclusion_of_page)))
-    reported = f"LR = {ratio_text(case.explanation.log10_lr_bounded, case.language)}"
-    expected = (_plain(visible(sentence, lines=True)) for sentence in (*conclusion(case), f"{reported} "))
-    return [
-        f"the conclusion of the page does not say '{each.strip()}', which follows from its measurements"
-        for each in expected
-        if each not in shown
-    ] or ["the conclusion of the page is not, word for word and line for line, what follows from its measurements"]
+def _evidence(system: System, which: Which, item: _Item) -> Evidence:
+    """The measurements of an item as a record holds them, with what it says was noticed about its file."""
+    items = _measurements(system, which, item)
+    labels = np.full(len(items.values), item.label if item.item is None else item.item)
+    files = tuple((each.file, each.sha256) for each in item.files)
+    findings = tuple(each.finding for each in item.findings)
+    return Evidence(which, replace(items, source=labels, group=labels, files=files, findings=findings))
 
 
-def _verdict(page: str) -> str:
-    """The part of a page with the conclusion."""
-    start = page.find('<section class="verdict"')
-    return page[start : page.find("</section>", start)]
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
-
-
-def _evidence(system: System, which: str, item: _Item) -> Evidence:
-    """The measurements of an item as a record holds them."""
-    side: Which = "trace" if which == "trace" else "ref"
+def _measurements(system: System, which: Which, item: _Item) -> Table:
     if any(set(row) != set(system.features) for row in item.measured):
         raise LindleyError(f"those of the {which} are of other features than the system's")
     columns = {name: np.array([row[name] for row in item.measured]) for name in system.features}
@@ -391,4 +446,126 @@ def _evidence(system: System, which: str, item: _Item) -> Evidence:
         if item.reference is None or len(item.reference) != len(item.measured):
             raise LindleyError(f"those of the {which} lack values of {system.reference}")
         columns[system.reference] = np.array(item.reference)
-    return read_evidence(system, columns, side)
+    return read_evidence(system, columns, which).items
+
+
+def _untold(record: Record, system: System) -> list[str]:
+    """What is noticed about the measurements as they are read here, and was not told of the files that they came from."""
+    noticed, told = set[str](), set[str]()
+    for which, item in record.sides:
+        noticed |= {each.code for each in _measurements(system, which, item).findings if each.level == "warning"}
+        told |= {each.code for each in item.findings}
+    codes = ", ".join(sorted(noticed - told))
+    return (
+        [f"the report does not tell of {codes}, which is noticed when its measurements are read again"] if codes else []
+    )
+
+
+def _differences(said: Any, again: Any, where: str = "", *, common: bool = False) -> Iterator[str]:
+    """Where two records part; of the keys that both have, if ``common``."""
+    if isinstance(said, dict) and isinstance(again, dict):
+        names = [name for name in again if name in said] if common else list(dict.fromkeys((*again, *said)))
+        for name in names:
+            inside = f"{where} {name.replace('_', ' ')}".strip()
+            yield from _differences(said.get(name), again.get(name), inside, common=common)
+            if (name in said) != (name in again):
+                yield f"{visible(inside)}: stands in one of the report and what is computed again, and not in the other"
+    elif isinstance(said, list) and isinstance(again, list) and len(said) == len(again):
+        for place, (one, other) in enumerate(zip(said, again, strict=True), start=1):
+            yield from _differences(one, other, f"{where} {place}", common=common)
+    elif type(again) is float and type(said) in (int, float):
+        if abs(said - again) > TOLERANCE * max(1.0, abs(again)):
+            yield _parted(where, said, again)
+    elif type(said) is not type(again) or said != again:
+        yield _parted(where, said, again)
+
+
+def _parted(where: str, said: Any, again: Any) -> str:
+    told, follows = (json.dumps(each, ensure_ascii=False) for each in (said, again))
+    return f"{visible(where)}: {_some(told)} in the report, {_some(follows)} when computed again"
+
+
+def _some(text: str, first: int = 0) -> str:
+    """A part of a text, from where it is of interest."""
+    start = max(0, first - MOST_LETTERS // 2)
+    return visible(
+        ("…" if start else "") + text[start : start + MOST_LETTERS] + ("…" if text[start + MOST_LETTERS :] else "")
+    )
+
+
+def _other_words(record: Record) -> list[str]:
+    """Whether its scale has the name of one of ours, and other words."""
+    ours, its = record.built_in, record.scale
+    if ours is None or its is None or its.model_copy(update={"propositions": ours.propositions}) == ours:
+        return []
+    return [f"its scale has the name {ours.name}, and not the words and steps of {ours.source}"]
+
+
+def _where_it_differs(page: str, drawn: str) -> list[str]:
+    """The first place where a page is not what it should be."""
+    if page == drawn:
+        return []
+    at = next((place for place, (one, other) in enumerate(zip(page, drawn, strict=False)) if one != other), None)
+    at = min(len(page), len(drawn)) if at is None else at
+    line, reads, follows = page.count("\n", 0, at) + 1, _some(page, at), _some(drawn, at)
+    return [f"the page is not what follows from its record: line {line} reads '{reads}', and not '{follows}'"]
+
+
+def _of_all_versions(report: Report, case: Case, again: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the record of any version and the case computed again say of its LR."""
+    said = {name: report.content[name] for name in _OF_ALL_VERSIONS if name in report.content}
+    interval = report.record.interval
+    if interval is not None and interval.how is None:
+        again = {**again, "interval": dict(zip(("lower", "upper"), _former_interval(case), strict=True))}
+    if report.record.words is None:
+        del said["verbal"]
+    return said, again
+
+
+def _former_interval(case: Case) -> tuple[float, float]:
+    """As records had it that do not say how: the central 90 % of the replicates, moved from their median to the LR."""
+    replicates = case.system.llr_replicates(case.trace.side, case.ref.side)
+    lower, middle, upper = np.quantile(replicates, [0.05, 0.5, 0.95]).tolist()
+    return case.explanation.log10_lr + lower - middle, case.explanation.log10_lr + upper - middle
+
+
+def _explanation(content: Mapping[str, Any]) -> Explanation:
+    """As the record has it: computed again on another machine, its last digits may differ."""
+    axes = [{**axis, "features": list(axis["features"].items())} for axis in content["axes"]]
+    counts = {f"n_{which}": content[which]["instances"] for which in ("trace", "ref")}
+    return _EXPLANATION.validate_python({**content, "axes": axes, **counts})
+
+
+def _logo(page: str) -> bytes:
+    found = _LOGO.search(page)
+    try:
+        return b"" if found is None else base64.b64decode(found[1], validate=True)
+    except binascii.Error:
+        return b""  # and the page drawn with it is another
+
+
+def _prints_as(path: Path, page: str) -> bool:
+    """Whether a PDF is, byte for byte, what is made of a page here."""
+    try:
+        return page_as_pdf(page, "report.html") == path.read_bytes()
+    except (LindleyError, OSError):
+        return False
+
+
+def _taken(record: Record) -> Iterator[str]:
+    """What of a report is the laboratory's own, and may say anything."""
+    ours = record.built_in
+    if ours is None:
+        yield f"the words are of the scale '{visible(record.verbal.scale)}', which is not one of lindley's"
+    said = () if record.scale is None else record.scale.propositions.get(record.verbal.language, ())
+    if said and (ours is None or said != ours.propositions[record.verbal.language]):
+        yield "the propositions are " + " and ".join(f"'{visible(each)}'" for each in said)
+    if codes := sorted({each.code for _, item in record.sides for each in item.findings if each.level == "warning"}):
+        yield f"what was noticed about the files of trace and reference is as the record has it: {visible(', '.join(codes))}"
+    if record.logo is not None:
+        yield "what its logo shows was not compared"
+    if record.system.signed_by is not None:
+        yield (
+            f"that its system was signed with the key {visible(record.system.signed_by)} was not checked: 'lindley info "
+            "--require-signature' does"
+        )

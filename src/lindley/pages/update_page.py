@@ -10,7 +10,7 @@ from typing import Any
 from lindley.casework.case import Case
 from lindley.casework.laboratory import Verbal
 from lindley.errors import LindleyError
-from lindley.pages.case_record import Record, case_of, read_record
+from lindley.pages.case_record import Record, case_of, read_report
 from lindley.pages.case_words import described_file
 from lindley.pages.comparison_page import Section
 from lindley.pages.numerals import UNKNOWN, figure, fixed, grouped, shorten, signed
@@ -154,9 +154,10 @@ def past_cases(reports: Iterable[Path], old: System, new: System) -> tuple[PastC
     found = []
     for report in reports:
         try:
-            record, _, remarks = read_record(report)
+            read = read_report(report)
         except LindleyError as error:
             raise LindleyError(f"{report}: {error}") from error
+        record, remarks = read.record, list(read.problems)
         if record.system.sha256 != old.sha256:
             remarks.append("it was made with another system than the old one, which computed its LR again")
         before, now = (_evaluated(record, system) for system in (old, new))

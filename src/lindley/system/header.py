@@ -5,14 +5,12 @@ Nothing here brings torch, which takes a second or more to load: what is wrong w
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lindley.errors import LindleyError
-from lindley.shown import CONTROLS
+from lindley.shown import CONTROLS, read_json
 
 __all__ = ["FORMAT", "KEY", "OLDEST", "not_held", "printable", "read_header", "read_system", "table_of"]
 
@@ -54,11 +52,11 @@ def read_header(
         length = int.from_bytes(data[:HEADER_LENGTH], "little")
         if len(data) < HEADER_LENGTH or length > len(data) - HEADER_LENGTH:
             raise ValueError("it is cut off, or it is not a safetensors file")
-        whole = _json(data[HEADER_LENGTH : HEADER_LENGTH + length])
+        whole = read_json(data[HEADER_LENGTH : HEADER_LENGTH + length])
         metadata = whole.get("__metadata__") or {}
         if KEY not in metadata:
             raise ValueError("it was not written by lindley")
-        header = _json(metadata[KEY])
+        header = read_json(metadata[KEY])
         layout = _layout(header.get("format"), what, int(version) if oldest is None else oldest, int(version), name)
     except LindleyError:
         raise
@@ -129,28 +127,6 @@ def _layout(found: Any, what: str, oldest: int, version: int, name: str) -> int:
             "version, or train the system again on the same table with this one."
         )
     return int(number)
-
-
-def _json(text: bytes | str) -> Any:
-    """JSON as it should be: no key twice, of which readers take one or the other, and no number beyond all numbers."""
-
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        once = dict(found)
-        if len(once) < len(found):
-            raise ValueError("a key stands twice in its header")
-        return once
-
-    def number(digits: str) -> float:
-        if not math.isfinite(value := float(digits)):
-            raise ValueError(f"its header holds the number {digits[:20]}")
-        return value
-
-    def count(digits: str) -> int:
-        if len(digits) > 19:
-            raise ValueError(f"its header holds the number {digits[:20]}…")
-        return int(digits)
-
-    return json.loads(text, object_pairs_hook=pairs, parse_float=number, parse_int=count, parse_constant=number)
 
 
 def printable(value: Any) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lindley.errors import LindleyError
+from lindley.shown import read_json
 from lindley.table.table import require_name, write_atomically
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ def verify(data: bytes, system: Path, key: Path) -> str:
     from cryptography.exceptions import InvalidSignature
 
     try:
-        public.verify(base64.b64decode(said["signature"], validate=True), _message(said["sha256"]))
+        signature = base64.b64decode(said["signature"], validate=True)
+        if base64.b64encode(signature).decode("ascii") != said["signature"]:
+            raise ValueError("its last letter is another one for the same bits")
+        public.verify(signature, _message(said["sha256"]))
     except (InvalidSignature, ValueError) as error:
         raise LindleyError(
             f"{place.name} was not made with the private key of {key.name}: it is forged or damaged. Do not use {system.name} "
@@ -105,12 +109,12 @@ def signed_with(system: Path) -> str | None:
 def _read(system: Path) -> dict[str, str]:
     place = signature_file(system)
     try:
-        content = json.loads(_content(place))
+        content = read_json(_content(place))
     except FileNotFoundError:
         raise LindleyError(
             f"{system.name} is not signed: there is no {place.name} beside it. 'lindley sign' writes it."
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         content = None
     keys = ("format", "sha256", "key", "signature")
     if not isinstance(content, dict) or not all(isinstance(content.get(key), str) for key in keys):

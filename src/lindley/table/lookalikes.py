@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["look_alikes", "unmistakable"]
+__all__ = ["look_alikes", "plain_letters", "unmistakable"]
 
 # The letters of other alphabets that look like Latin ones, small or capital, and the many dashes and quotation marks.
 _LETTERS = "авекмнорстхуіјѕԁԛԝ" + "αβεζηικνορτυχ"
@@ -46,12 +46,19 @@ def unmistakable(label: str) -> str:
     return "'" + "".join(f"<U+{ord(each):04X}>" if _deceives(each) else each for each in shown) + "'"
 
 
+def plain_letters(text: str) -> str:
+    """Small letters, Latin ones in place of those of other alphabets that look the same.
+
+    >>> plain_letters("Аlpha")  # the first letter is Cyrillic
+    'alpha'
+    """
+    folded = text.casefold()
+    return folded if folded.isascii() else unicodedata.normalize("NFKC", folded).casefold().translate(_TWINS)
+
+
 def _sight(label: str) -> str:
     """The same for all labels that look alike."""
-    folded = label.casefold()
-    if not folded.isascii():
-        folded = unicodedata.normalize("NFKC", folded).casefold().translate(_TWINS)
-    folded = "".join(each for each in folded if each.isprintable() and each not in _UNSEEN)
+    folded = "".join(each for each in plain_letters(label) if each.isprintable() and each not in _UNSEEN)
     number = _NUMBER.fullmatch(folded)
     if number and any(map(str.isdigit, folded)):
         return f"{number['sign']}{number['whole'] or 0}.{number['part'] or ''}"

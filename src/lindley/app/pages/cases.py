@@ -139,7 +139,7 @@ async def one(request: Request) -> Response:
     return await _show(request, wanted_case(request))
 
 
-async def _show(request: Request, case: Case, problem: str = "") -> Response:
+async def _show(request: Request, case: Case, problem: str = "", asked: Form | None = None) -> Response:
     bench, t = request.app.state.bench, words(request)
     job = bench.cases.job(case)
     training = _training(request) if case.tryout else None
@@ -160,7 +160,7 @@ async def _show(request: Request, case: Case, problem: str = "") -> Response:
     signing = typed(["review", *places, "--reviewer", t("NAME"), "--log", case.log])
     return page(
         request, "case_done.html", status, job=job, found=found, number=number, doubts=doubts, signatures=signatures,
-        fixed=fixed, signing=signing,
+        fixed=fixed, signing=signing, asked=asked,
         pdf=importlib.util.find_spec("weasyprint") is not None, verified=_verified(request, case),
         at={(each["trace"], each["ref"]): place for place, each in enumerate(reports, 1)}, **shared,
     )  # fmt: skip
@@ -450,10 +450,15 @@ async def review(request: Request, form: Form) -> Response | str:
         seen = form.text("seen").split(",")
         if len(seen) != len(paths):
             raise LindleyError(t("The reports are not those that you saw. Read them again."))
-        await bench.reader.ask(
+        signed = await bench.reader.ask(
             "review", reports=paths, reviewer=form.text("reviewer"), remark=form.text("remark"),
-            log=str(bench.path(case.log)), seen=seen,
+            log=str(bench.path(case.log)), seen=seen, other=form.text("other") == "yes",
         )  # fmt: skip
+        if not signed:
+            return await _show(
+                request, case, t("This may be the name of the examiner in another spelling. Say that it is another person."),
+                form,
+            )  # fmt: skip
     except LindleyError as error:
         return await _show(request, case, str(error))
     return f"/cases/{case.id}#review"
@@ -503,10 +508,12 @@ async def verified(request: Request) -> Response:
 
 
 def _outcome(job: Job, printed: str) -> str:
-    """``same``, ``parted``, or nothing where the command found neither."""
+    """``same``, ``in part``, ``parted``, or nothing where the command found neither."""
     if job.state == "done":
         return "same"
-    return "parted" if job.state == "failed" and "not verified" in printed else ""
+    if job.state != "failed":
+        return ""
+    return "parted" if "not verified" in printed else "in part" if "verified in part" in printed else ""
 
 
 def _verified(request: Request, case: Case) -> tuple[Job, str] | None:
