@@ -165,8 +165,8 @@ def test_a_failed_report_leaves_the_old_one(files: Path, tmp_path: Path, monkeyp
     with pytest.raises(ZeroDivisionError):
         evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--force")
     monkeypatch.undo()
-    monkeypatch.setattr("lindley.table.table.os.replace", _refuse)
-    monkeypatch.setattr("lindley.table.table.PATIENCE", 0.0)
+    monkeypatch.setattr("lindley.files.os.replace", _refuse)
+    monkeypatch.setattr("lindley.files.PATIENCE", 0.0)
     with pytest.raises(LindleyError, match="cannot be written"):
         evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--force")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest, lock_file
-from lindley.table.table import require_name
+from lindley.files import require_name
 from lindley.version import __version__
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any
 from lindley.casework.log import Log, add_to_log, read_log
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
+from lindley.files import write_atomically
 from lindley.shown import json_text, visible
-from lindley.table.table import write_atomically
 from lindley.version import __version__
 
 __all__ = ["read_review", "review_file", "review_reports"]

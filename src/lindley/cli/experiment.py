@@ -25,6 +25,7 @@ from lindley.cli.options import (
     reads_table,
 )
 from lindley.errors import LindleyError
+from lindley.files import write_new
 
 if TYPE_CHECKING:
     from lindley.experiment.results import ModelResult
@@ -244,7 +245,6 @@ def schema(
 ) -> None:
     """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
     from lindley.experiment.config import json_schema
-    from lindley.table.table import write_new
 
     if out is None:
         say(json.dumps(json_schema(), indent=1))
