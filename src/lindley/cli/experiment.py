@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Interrupted", "compare", "report", "run", "schema"]
 
 MOST_WORKERS = 1000
-MACHINES = "Many processes or machines (needs the extra 'cluster')"
 
 
 class Interrupted(Exception):
@@ -81,7 +80,7 @@ def run(
             metavar="NUMBER",
             help="Work in so many processes of this machine, each on one core; auto for as many as there are cores. Default: "
             "as many as there are cores, eight at most, if there is more than a little to do.",
-            rich_help_panel=MACHINES,
+            rich_help_panel="Many processes",
         ),
     ] = None,
     cluster: Annotated[
@@ -89,7 +88,7 @@ def run(
         typer.Option(
             metavar="ADDRESS",
             help="Work on the Dask cluster whose scheduler has this address, such as tcp://192.168.1.20:8786.",
-            rich_help_panel=MACHINES,
+            rich_help_panel="Many machines (needs the extra 'cluster')",
         ),
     ] = None,
     report: Annotated[
