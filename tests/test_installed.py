@@ -8,10 +8,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from bundle.collect import read_pins
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-
-from bundle.collect import read_pins
 
 ROOT = Path(__file__).parent.parent
 
