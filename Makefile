@@ -1,5 +1,5 @@
 # make demo   installs into .venv and runs the main job on the embedded data set
-# make test   installs into .venv and runs the tests
+# make test   installs into .venv and runs the tests; those of the site are skipped until make docs has installed its tools
 PYTHON ?= python3
 ifeq ($(OS),Windows_NT)
 BIN := .venv/Scripts

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import tomllib
 import warnings
 from importlib.metadata import PackageNotFoundError, distribution
@@ -54,3 +57,13 @@ def test_a_warning_of_another_package_is_its_own(module: str) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.warn_explicit("a library is missing", DeprecationWarning, "a.py", 1, module=module)
     assert [str(each.message) for each in caught] == ["a library is missing"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script of a POSIX shell")
+def test_where_no_bare_machine_can_be_made_ci_says_so(tmp_path: Path) -> None:
+    for tool in ("bash", "dirname", "id", "mkdir", "uname"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    script = [str(tmp_path / "bash"), str(ROOT / ".ci" / "bare-root")]
+    done = subprocess.run(script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "NOT SHOWN" in done.stdout

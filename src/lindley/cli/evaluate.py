@@ -94,9 +94,7 @@ def evaluate(
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
     require_signature: Signed = None,
-    pdf: Annotated[
-        bool, typer.Option("--pdf", help="Write validation.pdf too, of one system (needs the extra 'pdf').")
-    ] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write validation.pdf too, of one system.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
     """Validate a system on data that it has not seen, against the laboratory's criteria; or compare several on the same data.

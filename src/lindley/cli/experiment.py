@@ -161,7 +161,7 @@ def run(
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
-    pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too (needs the extra 'pdf').")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too.")] = False,
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
     from lindley.experiment.folder import held_folder, require_results
