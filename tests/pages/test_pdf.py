@@ -236,7 +236,7 @@ def test_without_weasyprint_the_browser_prints() -> None:
 
 BROKEN = {
     "ends": ("#!/bin/sh\necho no display >&2\nexit 3\n", "status 3; it said: no display"),
-    "hangs": ("#!/bin/sh\nsleep 60\n", "status TimeoutExpired"),
+    "hangs": ("#!/bin/sh\nexec sleep 60\n", "status TimeoutExpired"),
     "is none": ("", "status "),
 }
 
