@@ -1,5 +1,5 @@
 # make demo   installs into .venv and runs the main job on the embedded data set
-# make test   installs into .venv and runs the tests
+# make test   installs into .venv and runs the tests; those of the site are skipped until make docs has installed its tools
 PYTHON ?= python3
 ifeq ($(OS),Windows_NT)
 BIN := .venv/Scripts
@@ -31,7 +31,7 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix src tests bench bundle docs/theme
 	$(BIN)/ruff format src tests bench bundle docs/theme
 
-docs: .venv/installed-dev
+docs: .venv/installed-docs
 	$(BIN)/python -m mkdocs build --strict
 
 # Prints tables and writes results/bench.json. BENCH takes more options, such as BENCH="--sections training".
@@ -82,4 +82,8 @@ clean:
 
 .venv/installed-dev: .venv/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ .venv/installed
+
+.venv/installed-docs: .venv/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@ .venv/installed

@@ -74,7 +74,10 @@ def read_pins(path: Path) -> dict[str, str]:
             (specifier,) = requirement.specifier
         except (InvalidRequirement, ValueError):
             raise Problem(f"{path}, line {number}: {text!r} is not of the form NAME==VERSION.") from None
-        pins[canonicalize_name(requirement.name)] = specifier.version
+        name = canonicalize_name(requirement.name)
+        if name in pins:
+            raise Problem(f"{path}, line {number}: {name} stands there twice.")
+        pins[name] = specifier.version
     return pins
 
 

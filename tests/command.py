@@ -11,6 +11,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from lindley.cli import commands
+from lindley.errors import LindleyError
+from lindley.pages.pdf import require_pdf
 
 ENVIRONMENT = {**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
 """That of the command, here or in a process of its own."""
@@ -32,3 +34,12 @@ def here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProces
         except SystemExit as ended:
             status = int(ended.code or 0)
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def missing_for_pdf() -> str:
+    """Why no PDF can be written on this machine, in the words that a user gets; empty if one can."""
+    try:
+        require_pdf()
+    except LindleyError as error:
+        return str(error)
+    return ""

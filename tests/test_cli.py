@@ -77,6 +77,15 @@ def test_help(arguments: list[str]) -> None:
     assert "Traceback" not in answer.stderr
 
 
+def test_an_extra_stands_over_the_options_that_need_it() -> None:
+    told = lindley("run", "--help").stdout
+    over = {
+        option: told[: told.index(f" {option} ")].rpartition("╭─")[2].partition("╮")[0]
+        for option in ("--workers", "--cluster")
+    }
+    assert ["the extra" in over[option] for option in ("--workers", "--cluster")] == [False, True]
+
+
 def test_run_on_a_table(small_table: Path, tmp_path: Path) -> None:
     answer = lindley(
         "run", "--data", str(small_table), "--splits", "2", "--seed", "3",

@@ -14,7 +14,6 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import warnings
@@ -31,6 +30,7 @@ import yaml
 from lindley.casework.laboratory import load_criteria, read_notes
 from lindley.cli import commands as cli
 from lindley.experiment.config import DataConfig, load_experiment
+from lindley.pages.pdf import find_browser
 from lindley.table import simulated
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.table import export_csv
@@ -40,7 +40,7 @@ DOCS = ROOT / "docs"
 AS_WRITTEN = os.environ.get("LINDLEY_DOCS") == "as-written"
 FULL = ("tutorial.md", "install.md")
 """Pages that need no file of the reader's, and so can run as written."""
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = find_browser()
 
 Block = tuple[str, str]  # what follows ```, and the text; indented blocks have "indented"
 

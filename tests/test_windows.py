@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lindley import files
 from lindley.cli import commands, options
 from lindley.errors import LindleyError
 from lindley.experiment.folder import first_folder
+from lindley.files import refused_by_windows, write_atomically
 from lindley.pages import matrix, validation_page
-from lindley.table import table as tables
 from lindley.table.read import read_table
-from lindley.table.table import Table, export_csv, refused_by_windows, write_atomically
+from lindley.table.table import Table, export_csv
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ from lindley.table.table import Table, export_csv, refused_by_windows, write_ato
 def test_names_that_windows_refuses(name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert why in (refused_by_windows(Path(name)) or "")
     assert refused_by_windows(Path("cases", name, "report.html"))  # a folder is no better than a file
-    monkeypatch.setattr(tables, "ON_WINDOWS", True)
+    monkeypatch.setattr(files, "ON_WINDOWS", True)
     with pytest.raises(LindleyError, match="on Windows"):
         write_atomically(tmp_path / name, b"LR")
     assert not list(tmp_path.iterdir())
@@ -71,7 +72,7 @@ def test_names_that_windows_takes(path: str) -> None:
 
 
 def test_elsewhere_a_colon_is_a_letter(tmp_path: Path) -> None:
-    if tables.ON_WINDOWS:
+    if files.ON_WINDOWS:
         pytest.skip("Windows")
     write_atomically(tmp_path / "2026:017.html", b"LR")
     assert (tmp_path / "2026:017.html").read_bytes() == b"LR"
@@ -98,7 +99,7 @@ def looked_into(times: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(tables, "PATIENCE", 0.3)
+    monkeypatch.setattr(files, "PATIENCE", 0.3)
     return tried
 
 
@@ -125,8 +126,8 @@ def test_excel_that_keeps_it_open_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_path_that_is_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ON_WINDOWS", True)
-    monkeypatch.setattr(Path, "write_bytes", lambda self, data: os.stat("/nowhere/at/all"))  # what Windows says then
+    monkeypatch.setattr(files, "ON_WINDOWS", True)
+    monkeypatch.setattr(Path, "open", lambda self, mode: os.stat("/nowhere/at/all"))  # what Windows says then
     place = tmp_path / ("a" * 200) / f"{'b' * 60}.html"
     with pytest.raises(LindleyError, match=r"Windows allows 259 letters .* a shorter name"):
         write_atomically(place, b"LR")

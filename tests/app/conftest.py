@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 import warnings
@@ -28,6 +27,7 @@ from lindley.app.bench import Bench
 from lindley.app.jobs import Limits
 from lindley.app.reader import Reader
 from lindley.app.server import guarded
+from lindley.pages.pdf import find_browser
 from tests.app import warm
 
 PORT = 8760
@@ -39,7 +39,7 @@ AXE = next(
     ),
     None,
 )
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = find_browser()
 
 
 class Client(TestClient):

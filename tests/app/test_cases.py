@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 import shutil
@@ -23,7 +24,7 @@ from lindley.app.server import guarded
 from lindley.app.words import Words
 from lindley.pages.pdf import attached_page
 from tests.app.conftest import HOME, PORT, Client, csv_bytes, glass, workbook
-from tests.command import here
+from tests.command import here, missing_for_pdf
 
 pytestmark = pytest.mark.usefixtures("quick_jobs")
 NUMBER = "2026-017"
@@ -167,6 +168,17 @@ def test_items_features_and_units_are_seen_before_anything_is_computed(bench: Cl
     assert bench.bench.queue.jobs() == []
 
 
+def test_a_report_is_kept_as_pdf_or_the_page_says_what_is_missing(done: Client) -> None:
+    case = done.bench.cases.all()[0]
+    answer = done.get(f"/cases/{case.id}/pdf/1")
+    missing = missing_for_pdf()
+    if missing:
+        assert answer.status_code == 422
+        assert missing[:60] in html.unescape(answer.text)
+        pytest.skip(missing)
+    assert attached_page(answer.content) == done.get(f"/cases/{case.id}/keep/1").text  # verify finds the page inside
+
+
 def test_a_missing_feature_and_a_file_on_both_sides_stop_it(bench: Client) -> None:
     case = new(bench)
     rows = [row[:3] for row in glass(1, 2, 7)]
@@ -191,8 +203,6 @@ def test_one_pair_is_computed_shown_kept_reviewed_and_verified(done: Client) -> 
     kept = bench.get(f"/cases/{case.id}/keep/1")
     assert kept.content == framed.content
     assert kept.headers["content-disposition"].startswith("attachment; filename*=UTF-8''2026-017-1-report.html")
-    pdf = bench.get(f"/cases/{case.id}/pdf/1")
-    assert attached_page(pdf.content) == kept.text  # verify finds the page inside
     assert bench.get(f"/cases/{case.id}/reports/2").status_code == 404
     assert bench.get(f"/cases/{case.id}/matrix/xlsx").status_code == 404
 

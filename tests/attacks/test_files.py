@@ -19,12 +19,13 @@ from lindley.errors import LindleyError
 from lindley.experiment.folder import LOCK, held_folder, json_digest
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
+from lindley.files import write_atomically
 from lindley.shown import as_text_cell, from_text_cell, starts_formula
 from lindley.system.names import ModelName
 from lindley.system.system import load
 from lindley.table import datasets
 from lindley.table.read import read_table
-from lindley.table.table import Table, export_csv, write_atomically
+from lindley.table.table import Table, export_csv
 from tests.attacks.door import lindley
 from tests.casework import factory
 from tests.experiment.conftest import make_experiment, make_table

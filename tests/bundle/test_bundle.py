@@ -230,7 +230,7 @@ def test_constraints_name_every_package_that_a_laboratory_gets() -> None:
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), line
 
 
-@pytest.mark.parametrize("line", ["numpy", "numpy>=1,<2", "numpy ==", "-r more.txt"])
+@pytest.mark.parametrize("line", ["numpy", "numpy>=1,<2", "numpy ==", "-r more.txt", "SciPy==1.0"])
 def test_constraints_that_are_no_versions(line: str, tmp_path: Path) -> None:
     (tmp_path / "constraints.txt").write_text(f"# a remark\nscipy==1.0\n{line}\n", "utf-8")
     with pytest.raises(Problem, match="line 3"):

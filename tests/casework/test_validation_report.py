@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -21,13 +20,14 @@ from lindley.casework.performance import Settings
 from lindley.casework.validation import validate
 from lindley.cli.evaluate import evaluate
 from lindley.errors import LindleyError
+from lindley.pages.pdf import find_browser
 from lindley.pages.validation_page import render_validation
 from lindley.table.table import Table, export_csv
 from tests.casework.validating import part, simulated, trained
 from tests.command import here
 
 HOSTILE = "<img src=x onerror=alert(1)></style><script>alert(2)</script>"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = find_browser()
 app = typer.Typer(pretty_exceptions_enable=False)
 app.callback()(lambda: None)
 app.command()(evaluate)
@@ -165,8 +165,8 @@ def test_a_failed_report_leaves_the_old_one(files: Path, tmp_path: Path, monkeyp
     with pytest.raises(ZeroDivisionError):
         evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--force")
     monkeypatch.undo()
-    monkeypatch.setattr("lindley.table.table.os.replace", _refuse)
-    monkeypatch.setattr("lindley.table.table.PATIENCE", 0.0)
+    monkeypatch.setattr("lindley.files.os.replace", _refuse)
+    monkeypatch.setattr("lindley.files.PATIENCE", 0.0)
     with pytest.raises(LindleyError, match="cannot be written"):
         evaluate(files / "glass.safetensors", files / "new.csv", "--out", tmp_path, "--force")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from lindley.pages.page import picture, sheet
+from lindley.pages.pdf import find_browser
 from lindley.pages.run_page import write_report
 from tests.pages.factory import HOSTILE, make_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = find_browser()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here: apt install chromium")
 
 TABS = ["result", "model", "kinds", "data", "outliers", "made"]

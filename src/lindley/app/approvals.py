@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lindley.app.files import write_whole
 from lindley.app.jobs import now
 from lindley.app.words import Words
 from lindley.errors import LindleyError
+from lindley.files import write_whole
 from lindley.shown import read_json
 
 if TYPE_CHECKING:

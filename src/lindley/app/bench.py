@@ -26,9 +26,10 @@ from weakref import WeakValueDictionary
 from lindley.app import approvals
 from lindley.app.cases import Cases
 from lindley.app.database import Database
-from lindley.app.files import ENDINGS, keep_sent, sent_table
+from lindley.app.files import ENDINGS, sent_table
 from lindley.app.jobs import Limits, Queue, now
 from lindley.app.reader import Reader
+from lindley.files import write_whole
 
 __all__ = ["Bench", "Stored"]
 
@@ -117,7 +118,7 @@ class Bench:
                 return self._stored(known)
             folder = self.folder / "tables" / sha256[:DIGITS]
             folder.mkdir(exist_ok=True)
-            keep_sent(file, folder / plain)
+            write_whole(folder / plain, file)
             return self._note(sha256, plain, name)
 
     def choose(self, number: int, reading: dict[str, Any]) -> None:

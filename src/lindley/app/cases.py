@@ -29,9 +29,10 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from lindley.app.files import ENDINGS, keep_sent, plain_file_name, sent_table, write_whole
+from lindley.app.files import ENDINGS, plain_file_name, sent_table
 from lindley.app.jobs import Job, now
 from lindley.errors import LindleyError
+from lindley.files import write_whole
 
 if TYPE_CHECKING:
     from lindley.app.bench import Bench
@@ -202,7 +203,7 @@ class Cases:
                 raise LindleyError(
                     f"{plain} is here already, and holds something else. Take it out first, or give this one another name."
                 )
-            keep_sent(file, self.bench.path(case.side(which)) / plain)
+            write_whole(self.bench.path(case.side(which)) / plain, file)
 
     def remove_file(self, case: Case, which: Side, sha256: str) -> None:
         """Take a file out, by its digest."""

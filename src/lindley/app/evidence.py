@@ -22,12 +22,13 @@ from lindley.casework.log import Log, read_log
 from lindley.casework.review import OnePerson, read_review, review_reports
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
+from lindley.files import write_atomically
 from lindley.settings import speaking
 from lindley.shown import read_json, visible
 from lindley.system.header import read_system, table_of
 from lindley.table.findings import Finding, TableError
 from lindley.table.read import column_parts, file_rows
-from lindley.table.table import Table, write_atomically
+from lindley.table.table import Table
 from lindley.table.units import split_unit
 
 __all__ = ["evidence", "log_of_cases", "notes", "pdf", "results", "review", "try_out"]

@@ -30,7 +30,7 @@ from typing import Any, Literal
 import psutil
 
 from lindley.app.database import Database
-from lindley.app.files import write_whole
+from lindley.files import write_whole
 from lindley.settings import option_value
 
 __all__ = ["ACTIVE", "Events", "Job", "Limits", "Progress", "Queue", "State", "now", "typed"]

@@ -13,6 +13,7 @@ from typing import Any
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig, load_experiment
 from lindley.experiment.profile import profile_beside, profile_text
+from lindley.files import write_atomically
 from lindley.shown import visible
 from lindley.table.cells import is_blank
 from lindley.table.check import summarise, summary_rows
@@ -21,7 +22,7 @@ from lindley.table.findings import Finding, TableError
 from lindley.table.header import Row, find_header
 from lindley.table.read import column_parts, file_rows
 from lindley.table.splits import make_split
-from lindley.table.table import Table, write_atomically
+from lindley.table.table import Table
 from lindley.table.units import split_unit
 from lindley.table.workbook import read_once
 

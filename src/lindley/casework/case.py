@@ -16,6 +16,7 @@ from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
+from lindley.files import write_atomically
 from lindley.llrs import Floats
 from lindley.settings import spoken
 from lindley.shown import json_text, visible
@@ -26,7 +27,7 @@ from lindley.table.columns import BelowLimit, Decimal
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
 from lindley.table.splits import Side
-from lindley.table.table import Table, write_atomically
+from lindley.table.table import Table
 from lindley.table.workbook import Hidden
 from lindley.version import __version__
 

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest, lock_file
+from lindley.files import require_name
 from lindley.shown import read_json
-from lindley.table.table import require_name
 from lindley.version import __version__
 
 if TYPE_CHECKING:

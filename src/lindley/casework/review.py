@@ -19,10 +19,10 @@ from typing import Any
 from lindley.casework.log import Log, add_to_log, read_log
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
+from lindley.files import write_atomically
 from lindley.settings import setting
 from lindley.shown import json_text, read_json, visible
 from lindley.table.lookalikes import plain_letters
-from lindley.table.table import write_atomically
 from lindley.version import __version__
 
 __all__ = ["OnePerson", "may_be_one", "read_review", "review_file", "review_reports"]

@@ -22,6 +22,7 @@ from lindley.cli.options import (
     takes_options,
 )
 from lindley.errors import LindleyError
+from lindley.files import is_special, write_atomically
 from lindley.settings import setting
 from lindley.shown import file_name
 
@@ -137,6 +138,8 @@ def case(
             require_pdf()
     if log is not None and any(path.resolve() == log.resolve() for path in (system, trace, ref, out or system)):
         raise LindleyError(f"--log {log} is among the files that are read or written: give another name")
+    if log is not None and out is not None and is_special(out):
+        raise LindleyError(f"--log keeps the SHA-256 of the report, and --out {out} is no file: give the name of one")
     require_files([system], map(no_data_set, (trace, ref)), require_signature)
 
     from lindley.casework.laboratory import load_logo, load_scale, read_notes, read_options
@@ -245,7 +248,6 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
 
 def _write_matrix(batch: Batch, out: Path, force: bool) -> None:
     from lindley.pages.matrix import matrix_file
-    from lindley.table.table import write_atomically
 
     write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
 
@@ -260,7 +262,6 @@ def _write_reports(
     """A report of every trace with every ref, and the matrix of them all, which leads to each."""
     from lindley.experiment.folder import writable_folder
     from lindley.pages.matrix import matrix_file, report_names
-    from lindley.table.table import write_atomically
 
     names = report_names(batch)
     matrices = ("matrix.html", "matrix.xlsx")

@@ -21,6 +21,7 @@ from lindley.cli.options import (
     tell_findings,
 )
 from lindley.errors import LindleyError
+from lindley.files import write_new
 
 if TYPE_CHECKING:
     from lindley.casework.validation import Validation
@@ -34,7 +35,6 @@ COMPARISON = ("comparison.html", "comparison.json")
 def _template(path: Path | None) -> None:
     if path is not None:
         from lindley.casework.laboratory import criteria_template
-        from lindley.table.table import write_new
 
         write_new(path, criteria_template())
         say(f"{path} holds criteria to change. Decide on them before you look at the data.")
@@ -94,9 +94,7 @@ def evaluate(
         bool, typer.Option("--allow-overlap", help="Accept data that the system was trained on; the report says so.")
     ] = False,
     require_signature: Signed = None,
-    pdf: Annotated[
-        bool, typer.Option("--pdf", help="Write validation.pdf too, of one system (needs the extra 'pdf').")
-    ] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write validation.pdf too, of one system.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a validation that is in the folder.")] = False,
 ) -> None:
     """Validate a system on data that it has not seen, against the laboratory's criteria; or compare several on the same data.

@@ -25,6 +25,7 @@ from lindley.cli.options import (
     reads_table,
 )
 from lindley.errors import LindleyError
+from lindley.files import write_new
 
 if TYPE_CHECKING:
     from lindley.experiment.results import ModelResult
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Interrupted", "compare", "report", "run", "schema"]
 
 MOST_WORKERS = 1000
-MACHINES = "Many processes or machines (needs the extra 'cluster')"
 
 
 class Interrupted(Exception):
@@ -80,7 +80,7 @@ def run(
             metavar="NUMBER",
             help="Work in so many processes of this machine, each on one core; auto for as many as there are cores. Default: "
             "as many as there are cores, eight at most, if there is more than a little to do.",
-            rich_help_panel=MACHINES,
+            rich_help_panel="Many processes",
         ),
     ] = None,
     cluster: Annotated[
@@ -88,7 +88,7 @@ def run(
         typer.Option(
             metavar="ADDRESS",
             help="Work on the Dask cluster whose scheduler has this address, such as tcp://192.168.1.20:8786.",
-            rich_help_panel=MACHINES,
+            rich_help_panel="Many machines (needs the extra 'cluster')",
         ),
     ] = None,
     report: Annotated[
@@ -161,7 +161,7 @@ def run(
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that 'lindley run' wrote.", metavar="DIR")],
-    pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too (needs the extra 'pdf').")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write report.pdf too.")] = False,
 ) -> None:
     """Draw the report of a finished run again, from its results: nothing is trained."""
     from lindley.experiment.folder import held_folder, require_results
@@ -244,7 +244,6 @@ def schema(
 ) -> None:
     """Print the JSON schema of experiment files, for editors that check YAML as it is typed."""
     from lindley.experiment.config import json_schema
-    from lindley.table.table import write_new
 
     if out is None:
         say(json.dumps(json_schema(), indent=1))

@@ -15,6 +15,7 @@ import typer
 
 from lindley.cli.console import warn
 from lindley.errors import LindleyError
+from lindley.files import is_special, require_name
 
 if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
@@ -311,18 +312,18 @@ def require_place(out: Path, endings: tuple[str, ...], inputs: tuple[Path, ...] 
     """Refuse before the work, and not after it: a place that cannot be written, and what is there unless ``force``."""
     if out.suffix.lower() not in endings:
         raise LindleyError(f"--out {out}: give a file that ends in {', '.join(endings)}")
-    from lindley.table.table import require_name
-
     require_name(out)
     if not out.parent.is_dir():
         raise LindleyError(f"--out {out}: there is no folder {out.parent}. Make it first.")
     inside = any(path.is_dir() and out.resolve().parent == path.resolve() for path in inputs)
     if out.is_dir() or inside or (out.exists() and any(path.exists() and out.samefile(path) for path in inputs)):
         raise LindleyError(f"--out {out} is a folder, or among the files that are read: give another name")
-    if out.exists() and not force:
+    if is_special(out):
+        return
+    if os.path.lexists(out) and not force:
         raise LindleyError(f"{out} is there already. Give another name, or --force to replace it.")
     try:
-        with tempfile.TemporaryFile(dir=out.parent):
+        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(out))):
             pass
     except OSError as error:
         raise LindleyError(

@@ -11,6 +11,7 @@ import typer
 from lindley.cli.console import fits, print_table, say, say_prose
 from lindley.cli.options import SameLabels, Tables, described_tables, read_tables, reads_table, require_place
 from lindley.errors import LindleyError
+from lindley.files import write_new
 
 __all__ = ["check", "data_app"]
 
@@ -41,7 +42,6 @@ def check(
     from lindley.table.check import render_summary, summary_rows
     from lindley.table.findings import TableError, exit_status, render_findings
     from lindley.table.read import Examination
-    from lindley.table.table import write_new
 
     place, text = _profile(tables, reading) if keep_profile else (None, "")
     described = described_tables(tables, reading)

@@ -38,10 +38,11 @@ import yaml
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
+from lindley.files import write_atomically
 from lindley.settings import setting
 from lindley.shown import read_json
 from lindley.table.datasets import dataset_names
-from lindley.table.table import Table, write_atomically
+from lindley.table.table import Table
 from lindley.table.units import plain_names
 
 __all__ = [

@@ -16,10 +16,11 @@ from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
 from lindley.experiment.folder import RESULTS, json_digest, writable_folder
 from lindley.experiment.work import ORACLE, Unit, code_digest
+from lindley.files import write_atomically
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
 from lindley.table.splits import Size, mate_share
-from lindley.table.table import Table, write_atomically
+from lindley.table.table import Table
 
 if TYPE_CHECKING:
     from lindley.experiment.saved import SavedRun

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from lindley.apart import Helper, Tell, share_out
+from lindley.files import write_atomically
 from lindley.llrs import Floats
 from lindley.pages import palette
 from lindley.pages.numerals import fixed, log_ticks, number, shorten, times
@@ -40,7 +41,6 @@ from lindley.pages.run_figures import (
 )
 from lindley.pages.run_words import panel_title
 from lindley.plot import draw_ece, draw_histogram, draw_pav, draw_tippett
-from lindley.table.table import write_atomically
 
 __all__ = [
     "MOST_FEATURES",

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from lindley.apart import Helper, some_helpers
 from lindley.experiment.saved import SavedRun
+from lindley.files import write_atomically
 from lindley.llrs import Floats
 from lindley.models.blocks import one_thread
 from lindley.pages import palette, run_screen
@@ -29,7 +30,6 @@ from lindley.pages.run_drawings import MOST_FEATURES, draw_pictures, save_pictur
 from lindley.pages.run_figures import Report, series_layout
 from lindley.pages.run_sketch import draw_focus, draw_sketch, focus_words
 from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title, series_words
-from lindley.table.table import write_atomically
 
 __all__ = ["MOST_COLUMNS", "covariance_table", "render_run", "write_report", "write_run_report"]
 

@@ -5,7 +5,6 @@ and as rows for a terminal: the names of its figures, how to read them, and what
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,6 +22,7 @@ from lindley.evaluation.bootstrap import LEVEL, Estimate
 from lindley.evaluation.curves import Ece, ece, histogram_limits, tippett
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.evaluation.pair_grid import PairGrid, compress
+from lindley.files import write_together
 from lindley.llrs import Floats, LLRs
 from lindley.pages import palette
 from lindley.pages.numerals import figure, grouped, times, with_units
@@ -36,7 +36,7 @@ from lindley.plot import draw_ece, draw_tippett
 from lindley.shown import json_text
 from lindley.system.provenance import today, versions
 from lindley.system.system import System
-from lindley.table.table import Table, put_in_place
+from lindley.table.table import Table
 from lindley.version import __version__
 
 __all__ = [
@@ -87,15 +87,12 @@ def write_pair(
 ) -> None:
     """A page and its JSON, and a PDF if asked: all files, or none; they take their names when all are written in full."""
     on_paper = Path(names[0]).with_suffix(".pdf").name
-    files = dict(zip(names, (page.encode("utf-8"), json_text(content, indent=1).encode("utf-8")), strict=True))
+    contents = [page.encode("utf-8"), json_text(content, indent=1).encode("utf-8")]
+    files = {folder / name: data for name, data in zip(names, contents, strict=True)}
     if pdf:
-        files[on_paper] = page_as_pdf(page)
+        files[folder / on_paper] = page_as_pdf(page)
     try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".validation-") as beside:
-            for name, data in files.items():
-                (Path(beside) / name).write_bytes(data)
-            for name in files:
-                put_in_place(Path(beside) / name, folder / name)
+        write_together(files)
         if not pdf:
             (folder / on_paper).unlink(missing_ok=True)  # of what this page said before
     except OSError as error:

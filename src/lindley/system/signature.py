@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lindley.errors import LindleyError
+from lindley.files import require_name, write_atomically
 from lindley.shown import read_json
-from lindley.table.table import require_name, write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from lindley.calibration import Chain
 from lindley.errors import LindleyError
 from lindley.evaluation.pair_grid import compress
+from lindley.files import write_atomically
 from lindley.llrs import Floats, LLRs
 from lindley.models.fitting import require_device
 from lindley.models.gaussianise import Gaussianiser
@@ -43,7 +44,6 @@ from lindley.table.findings import listing, quoted
 from lindley.table.frames import by_name, columns_of
 from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
-from lindley.table.table import write_atomically
 from lindley.table.units import split_unit
 
 if TYPE_CHECKING:

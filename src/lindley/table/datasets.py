@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from lindley.errors import LindleyError
+from lindley.files import write_atomically
 from lindley.table.findings import Finding, did_you_mean, errors_first, listing
 from lindley.table.read import read_table
-from lindley.table.table import Table, write_atomically
+from lindley.table.table import Table
 
 __all__ = ["DatasetInfo", "dataset_names", "list_datasets", "load_dataset"]
 

@@ -1,51 +1,31 @@
-"""A table of measurements after it was read, checked and transformed; its CSV; and files written whole or not at all."""
+"""A table of measurements after it was read, checked and transformed; and its CSV."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
-import os
-import re
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
+from lindley.files import write_atomically
 from lindley.shown import as_text_cell, csv_bytes
 from lindley.table.scaling import Transform
 
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = [
-    "ROLES",
-    "Table",
-    "export_csv",
-    "put_in_place",
-    "refused_by_windows",
-    "require_name",
-    "with_unit",
-    "write_atomically",
-    "write_new",
-]
+__all__ = ["ROLES", "Table", "export_csv", "with_unit"]
 
 ROLES = ("source", "group", "instance")
 """The columns of labels, by their names where nobody gives others."""
-ON_WINDOWS = os.name == "nt"
-WINDOWS_PATH = 259
-"""Letters of a path on Windows, unless the machine was told to allow more."""
-PATIENCE = 2.0
-"""Seconds to wait for a program that looks into a new file, as virus scanners on Windows do."""
-_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[1-9¹²³]) *(\..*)?", re.IGNORECASE)
-_NO_LETTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,84 +162,3 @@ def export_csv(table: Table, path: str | Path, *, replace: bool = True) -> None:
     for *row_labels, values in zip(*labels, table.values.tolist(), strict=True):
         writer.writerow([*map(as_text_cell, row_labels), *map(repr, values)])
     write_atomically(Path(path), csv_bytes(text.getvalue()), replace=replace)
-
-
-def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
-    """Write beside ``path`` and rename, so that a broken run never leaves half a file under that name.
-
-    If not ``replace``, a file of that name is an error, also one that came up since anybody looked.
-    """
-    if not path.name or "\0" in str(path):
-        raise LindleyError(f"'{path}' is not the name of a file. Give one, such as results.csv.")
-    require_name(path)
-    beside = path.with_name(f".{path.name[:50]}.{os.getpid()}.part")  # no name is too long for its last letters
-    claimed = False
-    try:
-        beside.write_bytes(data)
-        if not replace:
-            path.open("xb").close()  # takes the name, or finds it taken
-            claimed = True
-        put_in_place(beside, path)
-    except FileExistsError:
-        raise LindleyError(f"{path} is there already. Give another name, or remove it first.") from None
-    except OSError as error:
-        if claimed:
-            with suppress(OSError):
-                path.unlink()
-        letters = len(str(path.absolute()))
-        if ON_WINDOWS and letters > WINDOWS_PATH:
-            raise LindleyError(
-                f"{path} cannot be written ({error.strerror or error}). With its folders, its name has {letters} letters, and "
-                f"Windows allows {WINDOWS_PATH} letters as a rule. Choose a folder with a shorter name, such as C:\\cases."
-            ) from error
-        raise LindleyError(
-            f"{path} cannot be written ({error.strerror or error}). "
-            "Check that the folder is there and may be written to, and close the file if Excel has it open."
-        ) from error
-    finally:
-        with suppress(OSError):  # it was renamed, or could never be made
-            beside.unlink()
-
-
-def put_in_place(beside: Path, path: Path) -> None:
-    """Give a file that is written in full its name, and wait a moment where another program is looking into one of them.
-
-    On Windows no file is renamed or replaced that somebody has open.
-    """
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            os.replace(beside, path)
-            return
-        except PermissionError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
-
-
-def require_name(path: Path) -> None:
-    """Refuse a name that Windows would not take, or would take for something else, where this is Windows."""
-    if ON_WINDOWS and (why := refused_by_windows(path)):
-        raise LindleyError(f"'{path}' cannot be the name of a file on Windows: {why}. Give another name.")
-
-
-def refused_by_windows(path: str | Path) -> str | None:
-    """Why Windows has no such file or folder; none if it can.
-
-    >>> refused_by_windows("2026:017.html")
-    "':' cannot be in a name"
-    """
-    whole = PureWindowsPath(path)
-    for part in whole.parts[bool(whole.anchor) :]:
-        if found := _NO_LETTERS.search(part):
-            return f"{found[0]!r} cannot be in a name"
-        if _DEVICE.fullmatch(part):
-            return f"it keeps the name '{part.partition('.')[0].strip()}' for a device"
-        if part not in (".", "..") and part.endswith((".", " ")):
-            return f"it takes off the '{part[-1]}' with which '{part}' ends"
-    return None
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a text file, UTF-8, that is not there yet: what somebody has changed is not written over."""
-    write_atomically(path, text.encode("utf-8"), replace=False)

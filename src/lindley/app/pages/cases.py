@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import mimetypes
 from collections.abc import Mapping
 from pathlib import Path
@@ -160,8 +159,7 @@ async def _show(request: Request, case: Case, problem: str = "", asked: Form | N
     signing = typed(["review", *places, "--reviewer", t("NAME"), "--log", case.log])
     return page(
         request, "case_done.html", status, job=job, found=found, number=number, doubts=doubts, signatures=signatures,
-        fixed=fixed, signing=signing, asked=asked,
-        pdf=importlib.util.find_spec("weasyprint") is not None, verified=_verified(request, case),
+        fixed=fixed, signing=signing, asked=asked, verified=_verified(request, case),
         at={(each["trace"], each["ref"]): place for place, each in enumerate(reports, 1)}, **shared,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from lindley.app import approvals
 from lindley.app.approvals import ENDING, System, Validated
 from lindley.app.bench import Bench, Stored
-from lindley.app.files import plain_file_name, write_whole
+from lindley.app.files import plain_file_name
 from lindley.app.forms import Form, post
 from lindley.app.jobs import Job, typed
 from lindley.app.pages.jobs import ADDRESSES, address, shown_job, wanted_job
@@ -26,6 +26,7 @@ from lindley.app.pages.tables import options_of
 from lindley.app.site import page, report, words
 from lindley.app.words import Words
 from lindley.errors import LindleyError
+from lindley.files import write_whole
 from lindley.pages.numerals import fixed, number
 
 __all__ = ["ROUTES"]
@@ -381,7 +382,7 @@ async def keep_criteria(request: Request, form: Form) -> Response | str:
         try:
             write_whole(trial, data)
             await bench.reader.ask("criteria", path=str(trial))
-            trial.replace(place)
+            write_whole(place, data)
         except LindleyError as error:
             raise LindleyError(str(error).replace(str(trial), name).replace(trial.name, name)) from error
         finally:
