@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,6 +27,7 @@ from lindley.errors import LindleyError
 
 if TYPE_CHECKING:
     from lindley.app.bench import Bench
+    from lindley.app.cases import Chosen
 
 __all__ = [
     "ENDING",
@@ -37,7 +40,10 @@ __all__ = [
     "rebuild",
     "system",
     "systems",
+    "unread",
+    "was_approved",
     "withdraw",
+    "withdrawn",
 ]
 
 ENDING = ".safetensors"
@@ -148,6 +154,24 @@ def approved(bench: Bench) -> list[System]:
     return [each for each in systems(bench) if each.state == "approved"]
 
 
+def withdrawn(bench: Bench, chosen: Chosen) -> Entry | None:
+    """The withdrawal of the bytes that were chosen, or of the last that were approved under their name.
+
+    It stays one where the file is gone, or has another name.
+    """
+    for query, value in (("sha256 = ?", chosen.sha256), ("file = ?", chosen.name)):
+        row = bench.database.one(f"SELECT * FROM approvals WHERE {query} ORDER BY id DESC LIMIT 1", value)
+        if row is not None and row["what"] == "withdrawn":
+            return Entry(**{column: row[column] for column in COLUMNS})
+    return None
+
+
+def was_approved(bench: Bench, chosen: Chosen) -> bool:
+    """Whether an approval of these bytes is known."""
+    query = "SELECT id FROM approvals WHERE sha256 = ? AND what = 'approved'"
+    return bench.database.one(query, chosen.sha256) is not None
+
+
 def read_validation(bench: Bench, folder: str) -> Validated | None:
     """What the validation in a folder says; nothing if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -206,6 +230,12 @@ def rebuild(bench: Bench) -> None:
                 _insert(database, entry)
 
 
+def unread(bench: Bench) -> list[str]:
+    """Lists beside systems that cannot be read."""
+    places = sorted((bench.folder / "systems").glob(f"*{BESIDE}"))
+    return [each.name for each in places if _beside(each.with_name(each.name.removesuffix(BESIDE) + ENDING)) is None]
+
+
 def _said(t: Words, who: str, why: str, exception: str = "") -> tuple[str, str, str]:
     who = " ".join(who.split())
     if not who or not why.strip():
@@ -246,13 +276,24 @@ def _add(bench: Bench, t: Words, number: int, entry: Entry) -> None:
         text = json.dumps(
             {"format": FORMAT, "system": now_there.file, "entries": entries}, indent=1, ensure_ascii=False
         )
+        before = place.with_name(f".{place.name[:60]}.before")
+        with suppress(OSError):
+            before.unlink(missing_ok=True)
+            os.link(place, before)
         try:
             write_whole(place, (text + "\n").encode("utf-8", "replace"))
+            database.execute("COMMIT")
+        except sqlite3.Error:
+            place.unlink() if not before.exists() else before.replace(place)
+            raise
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise LindleyError(
                 t("The list beside the system cannot be written ({reason}): nothing was done.", reason=reason)
             ) from error
+        finally:
+            with suppress(OSError):
+                before.unlink(missing_ok=True)
 
 
 def _insert(database: Any, entry: Entry) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,18 +64,27 @@ class Bench:
         self.folder = folder.resolve()
         for name in FOLDERS:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self.database = Database(self.folder / "bench.sqlite")
+        self.database = Database(self.folder / "bench.sqlite", self.rebuild)
         self.queue = Queue(self.database, self.folder, limits)
         self.reader = reader or Reader()
         self._storing = Lock()
         self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
         self.cases = Cases(self)
+        try:
+            self.queue.jobs(), self.cases.all(), self.tables(), approvals.systems(self)
+        except (
+            sqlite3.Error,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ):  # pages that are whole, and hold nonsense
+            self.database.put_aside()
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Fill a database that is empty from the files."""
-        if self.database.one("SELECT id FROM jobs") is None:
-            self.queue.rebuild()
+        """Add to the database what only the files know; lists of approvals where it knows none at all."""
+        self.queue.rebuild()
         approvals.rebuild(self)
         self.cases.rebuild()
         for folder in sorted((self.folder / "tables").iterdir()):
@@ -119,6 +129,14 @@ class Bench:
             folder.mkdir(exist_ok=True)
             keep_sent(file, folder / plain)
             return self._note(sha256, plain, name)
+
+    def digests(self, *relative: str) -> dict[str, str]:
+        """The SHA-256 of files in the bench's folder, of those that are there: a job begins only if they still are the same."""
+        found = {}
+        for name in relative:
+            with suppress(FileNotFoundError), open(self.path(name), "rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return found
 
     def choose(self, number: int, reading: dict[str, Any]) -> None:
         """Remember how a table is to be read, until that is kept in lindley.yaml."""

@@ -69,7 +69,14 @@ def case(
             ".csv or .json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace the file of --out if it is there; and give an LR of a system that may say nothing by its own "
+            "validation (a Cllr of 1 or more, or an interval that reaches 1) all the same: the report says so.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     source_column: Annotated[
         str | None,
@@ -170,7 +177,7 @@ def case(
         system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         **told, logo=picture and Path(picture), allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
-        require_signature=require_signature, out=out,
+        require_signature=require_signature, force=(force and bool(loaded.doubt)) or None, out=out,
     )  # fmt: skip
     notes = Notes(**told, command=command, logo=drawn)
 
@@ -183,7 +190,7 @@ def case(
             written = "" if report is None else f" {report} was written, and is not in the log."
             raise LindleyError(f"{error}{written}") from error
 
-    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file, "force": force}
 
     def evaluate_pair(one: Evidence, other: Evidence) -> Case:
         return evaluate_case(loaded, one, other, words, language, notes, **allowed)

@@ -9,7 +9,7 @@ the difference of two systems, or of two numbers of measurements, is that of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from lindley.evaluation.metrics import cllr, cllr_min, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums, count_pairs
 from lindley.llrs import Floats, LLRs
 
-__all__ = ["LEVEL", "Estimate", "bootstrap", "draw_sources", "proportion", "replicates"]
+__all__ = ["LEVEL", "Estimate", "bootstrap", "bootstrap_llrs", "draw_sources", "proportion", "replicates"]
 
 LEVEL = 0.95
 """The share of the replicates that an interval holds, unless another is asked for."""
@@ -105,6 +105,39 @@ def bootstrap(
     if metric in (cllr_min, eer):
         return Estimate.of(replicates(grid, matrix, times, {"metric": metric})["metric"], level)
     return Estimate.of(np.array([metric(grid.llrs(matrix, row)) for row in times]), level)
+
+
+def bootstrap_llrs(llrs: LLRs, *, n: int = 1000, seed: int = 0, level: float = LEVEL) -> Estimate | None:
+    """Cllr of held-out pairs, with its interval over ``n`` resamplings of the groups of sources that they are of.
+
+    The models and the calibration stay as they are. There is no interval where it is not known of which sources the pairs are,
+    or where resamplings leave no pairs.
+    """
+    parts, at_same, at_different = [], 0, 0
+    for trace, ref, trace_group, ref_group in llrs.matrices:
+        grid = PairGrid.of(trace, ref)
+        matrix = np.empty(grid.is_same.shape)
+        same, different = (slice(at, at + count) for at, count in
+                           ((at_same, grid.n_same), (at_different, grid.n_different)))  # fmt: skip
+        matrix[grid.is_same], matrix[~grid.is_same] = llrs.same[same], llrs.different[different]
+        if llrs.different_weight is not None:
+            weight = np.zeros(matrix.shape)
+            weight[~grid.is_same] = llrs.different_weight[different]
+            grid = replace(grid, weight=weight)
+        at_same, at_different = same.stop, different.stop
+        named = dict(zip([*trace.tolist(), *ref.tolist()], [*trace_group.tolist(), *ref_group.tolist()], strict=True))
+        parts.append((PairSums.costs(grid, matrix), [named[name] for name in grid.names.tolist()]))
+    groups, member = np.unique([group for _, some in parts for group in some], return_inverse=True)
+    if len(groups) < 2:
+        return None
+    draws = np.random.default_rng(seed).multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=n)
+    times = np.concatenate([np.ones((1, len(groups))), draws])[:, member]
+    ends = np.cumsum([len(some) for _, some in parts])[:-1]
+    sums = [part.totals(each) for (part, _), each in zip(parts, np.split(times, ends, axis=1), strict=True)]
+    sums = np.sum(sums, axis=0)
+    same, n_same, different, n_different = sums[:, (sums[1] > 0) & (sums[3] > 0)]
+    cllrs = 0.5 * (same / n_same + different / n_different)
+    return Estimate.of(cllrs, level) if len(cllrs) > 1 else None
 
 
 def draw_sources(

@@ -349,7 +349,7 @@ def case_of(record: Record, system: System) -> Case:
     """
     trace, ref = (_evidence(system, which, item) for which, item in (("trace", record.trace), ("ref", record.ref)))
     # What was refused, or asked for all the same, is told by the warnings of the report.
-    allowed = {"allow_outside": True, "allow_same_file": True}
+    allowed = {"allow_outside": True, "allow_same_file": True, "force": True}
     scale = record.words or load_scale("nfi")
     return evaluate_case(system, trace, ref, scale, record.verbal.language, None, **allowed)
 
