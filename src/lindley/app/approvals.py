@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -270,30 +268,20 @@ def _add(bench: Bench, t: Words, number: int, entry: Entry) -> None:
         entry = replace(entry, file=now_there.file)
         _insert(database, entry)
         place = _place(bench, now_there.file)
+        bench.database.keep(place)
         if now_there.differs and place.exists():
             _keep_as_it_was(place)
         entries = [asdict(each) for each in (*now_there.entries, entry)]
         text = json.dumps(
             {"format": FORMAT, "system": now_there.file, "entries": entries}, indent=1, ensure_ascii=False
         )
-        before = place.with_name(f".{place.name[:60]}.before")
-        with suppress(OSError):
-            before.unlink(missing_ok=True)
-            os.link(place, before)
         try:
             write_whole(place, (text + "\n").encode("utf-8", "replace"))
-            database.execute("COMMIT")
-        except sqlite3.Error:
-            place.unlink() if not before.exists() else before.replace(place)
-            raise
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise LindleyError(
                 t("The list beside the system cannot be written ({reason}): nothing was done.", reason=reason)
             ) from error
-        finally:
-            with suppress(OSError):
-                before.unlink(missing_ok=True)
 
 
 def _insert(database: Any, entry: Entry) -> None:

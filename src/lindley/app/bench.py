@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,10 +25,11 @@ from weakref import WeakValueDictionary
 
 from lindley.app import approvals
 from lindley.app.cases import Cases
-from lindley.app.database import Database
+from lindley.app.database import Database, is_full
 from lindley.app.files import ENDINGS, keep_sent, sent_table
 from lindley.app.jobs import Limits, Queue, now
 from lindley.app.reader import Reader
+from lindley.errors import LindleyError
 
 __all__ = ["Bench", "Stored"]
 
@@ -71,25 +71,28 @@ class Bench:
         self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
         self.cases = Cases(self)
         try:
-            self.queue.jobs(), self.cases.all(), self.tables(), approvals.systems(self)
-        except (
-            sqlite3.Error,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-        ):  # pages that are whole, and hold nonsense
-            self.database.put_aside()
-        self.rebuild()
+            self.rebuild()
+            _ = self.queue.jobs(), self.cases.all(), self.tables(), approvals.systems(self)
+        except Exception as error:
+            if is_full(error):
+                raise LindleyError(
+                    f"There is no room on the disk for the bench in {folder} ({error}). Make some."
+                ) from error
+            self.database.put_aside()  # its pages are whole, and hold nonsense
 
     def rebuild(self) -> None:
-        """Add to the database what only the files know; lists of approvals where it knows none at all."""
+        """Make the database say what the files say; of approvals only where it knows none at all."""
+        with self.database.change():
+            self._rebuild()
+
+    def _rebuild(self) -> None:
         self.queue.rebuild()
         approvals.rebuild(self)
         self.cases.rebuild()
         for folder in sorted((self.folder / "tables").iterdir()):
-            known = self.database.one("SELECT id FROM tables WHERE substr(sha256, 1, ?) = ?", DIGITS, folder.name)
-            if known is None and folder.is_dir():
+            query = "SELECT file FROM tables WHERE substr(sha256, 1, ?) = ?"
+            known = self.database.one(query, DIGITS, folder.name)
+            if folder.is_dir() and (known is None or not (folder / str(known["file"])).is_file()):
                 for path in sorted(folder.iterdir()):
                     if path.suffix.lower() in ENDINGS and not path.name.startswith("."):
                         with suppress(OSError):

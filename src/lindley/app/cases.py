@@ -224,6 +224,7 @@ class Cases:
             self._require_draft(case)
             self._change(case.id, reading={**case.reading, which: dict(reading)})
             place = self.bench.path(case.side(which)) / READING
+            self.bench.database.keep(place)
             if reading:
                 write_whole(place, yaml.safe_dump(dict(reading), allow_unicode=True, sort_keys=False).encode("utf-8"))
             else:
@@ -241,6 +242,7 @@ class Cases:
             self._require_draft(case)
             with self.bench.database.change() as database:
                 database.execute("DELETE FROM cases WHERE id = ? AND job IS NULL", (case.id,))
+                self.bench.database.keep(self.bench.path(case.folder) / ROW)
                 (self.bench.path(case.folder) / ROW).unlink(missing_ok=True)
             shutil.rmtree(self.bench.path(case.folder), ignore_errors=True)
 
@@ -264,11 +266,7 @@ class Cases:
             read[system.relative] = system.sha256
             about = {"case": case.id}
             job = self.bench.queue.add("case", title, command, output=output, about=about, files=read)
-            try:
-                self._change(case.id, job=job.id, items=labels, files=files)
-            except OSError:
-                self.bench.queue.forget(job)
-                raise
+            self._change(case.id, job=job.id, items=labels, files=files)
         return job
 
     def reopen(self, case: Case) -> None:
@@ -311,29 +309,29 @@ class Cases:
             database.execute("UPDATE cases SET about = ? WHERE id = ?", (json.dumps(whole), number))
             if job is not False:
                 database.execute("UPDATE cases SET job = ? WHERE id = ?", (job, number))
-        row = self.bench.database.one("SELECT * FROM cases WHERE id = ?", number)
-        assert row is not None
-        text = json.dumps({**row, "about": json.loads(row["about"])}, indent=1, ensure_ascii=False)
-        write_whole(self.bench.path(row["folder"]) / ROW, (text + "\n").encode("utf-8", "backslashreplace"))
+            row = dict(database.execute("SELECT * FROM cases WHERE id = ?", (number,)).fetchone())
+            text = json.dumps({**row, "about": json.loads(row["about"])}, indent=1, ensure_ascii=False)
+            place = self.bench.path(row["folder"]) / ROW
+            self.bench.database.keep(place)
+            write_whole(place, (text + "\n").encode("utf-8", "backslashreplace"))
         return _case(row)
 
     def rebuild(self) -> None:
-        """Add the cases that only their folders know."""
-        known = {row["folder"] for row in self.bench.database.all("SELECT folder FROM cases")}
+        """Make the list of cases say what their folders say."""
+        known = {row["folder"]: row for row in self.bench.database.all("SELECT * FROM cases")}
         for parent in ("cases", TRYOUT):
             for path in sorted((self.bench.folder / parent).glob(f"*/{ROW}")):
                 with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.IntegrityError):
-                    if f"{parent}/{path.parent.name}" in known:
-                        continue
                     row = json.loads(path.read_bytes())
                     row["about"] = json.dumps(row["about"])
                     row["folder"], row["tryout"] = f"{parent}/{path.parent.name}", int(parent == TRYOUT)
                     _case(row)
-                    with self.bench.database.change() as database:
-                        database.execute(
-                            "INSERT OR IGNORE INTO cases (id, number, examiner, folder, added, tryout, about, job) "
-                            "VALUES (:id, :number, :examiner, :folder, :added, :tryout, :about, :job)", row,
-                        )  # fmt: skip
+                    if row != known.get(row["folder"]):
+                        with self.bench.database.change() as database:
+                            database.execute(
+                                "INSERT OR REPLACE INTO cases (id, number, examiner, folder, added, tryout, about, job) "
+                                "VALUES (:id, :number, :examiner, :folder, :added, :tryout, :about, :job)", row,
+                            )  # fmt: skip
 
 
 def _case(row: Mapping[str, Any]) -> Case:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -123,6 +124,7 @@ class Database:
         self.path = path
         self._rebuild = rebuild
         self._lock = threading.RLock()
+        self._before: dict[Path, Path | None] = {}
         try:
             self._open()
             with self.change() as database:
@@ -214,13 +216,35 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
+                connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):  # it may have been put aside
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
+                for path, before in self._before.items():
+                    with suppress(OSError):
+                        before.replace(path) if before is not None else path.unlink()
                 raise
+            finally:
+                for before in self._before.values():
+                    if before is not None:
+                        before.unlink(missing_ok=True)
+                self._before.clear()
+
+    def keep(self, path: Path) -> None:
+        """Put a file that is written in this transaction back as it is now, if the transaction fails."""
+        if path in self._before:
+            return
+        before = path.with_name(f".{path.name[:60]}.before")
+        before.unlink(missing_ok=True)
+        if not path.exists():
+            self._before[path] = None
+            return
+        try:
+            os.link(path, before)
+        except OSError:  # where a file has one name only
+            shutil.copyfile(path, before)
+        self._before[path] = before
 
     def all(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Every row that the query finds; no row has a number that SQLite cannot hold."""

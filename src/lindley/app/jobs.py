@@ -221,10 +221,6 @@ class Queue:
         assert job is not None
         return job
 
-    def forget(self, job: Job) -> None:
-        """Take back the file of a job that was added in a transaction which does not hold."""
-        (self.place(job.id) / JOB).unlink(missing_ok=True)
-
     def go_on(self, number: int) -> None:
         """Do a job that ended before it was done once more: the same command, which uses what is finished."""
         self._cancelled.discard(number)
@@ -316,6 +312,7 @@ class Queue:
             separate = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
         with self.database.change() as database:  # first: if the machine goes off now, it is known to have begun
             database.execute("UPDATE jobs SET state = 'running', started = ? WHERE id = ?", (now(), row["id"]))
+            self._write(row["id"])
         with open(place / OUTPUT, "wb") as output:
             started = psutil.Popen(
                 [*PROGRAM, *json.loads(row["command"])],
@@ -409,26 +406,23 @@ class Queue:
             if row is not None:
                 place.mkdir(parents=True, exist_ok=True)
                 told = {**row, "command": json.loads(row["command"]), "about": json.loads(row["about"])}
+                self.database.keep(place / JOB)
                 write_whole(place / JOB, (json.dumps(told, indent=1) + "\n").encode())
 
     def rebuild(self) -> None:
-        """Add the jobs that only their folders know; those that were at work are looked at by `start`."""
-        known = {str(row["id"]) for row in self.database.all("SELECT id FROM jobs")}
+        """Make the list of jobs say what their folders say; those that were at work are looked at by `start`."""
+        known = {row["id"]: row for row in self.database.all("SELECT * FROM jobs")}
         for path in sorted((self.folder / "jobs").glob(f"*/{JOB}")):
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.IntegrityError):
-                if path.parent.name in known:
-                    continue
                 row = json.loads(path.read_bytes())
                 row = {**row, "command": json.dumps(row["command"]), "about": json.dumps(row["about"])}
                 job = Job.of(row)
-                if str(job.id) != path.parent.name or job.state not in get_args(State):
-                    raise ValueError(path)
-                names = ", ".join(COLUMNS)
-                marks = ", ".join("?" for _ in COLUMNS)
+                if str(job.id) != path.parent.name or job.state not in get_args(State) or row == known.get(job.id):
+                    continue
                 with self.database.change() as database:
-                    database.execute(
-                        f"INSERT OR IGNORE INTO jobs ({names}) VALUES ({marks})", [row[name] for name in COLUMNS]
-                    )
+                    marks = ", ".join("?" for _ in COLUMNS)
+                    values = [row[name] for name in COLUMNS]
+                    database.execute(f"INSERT OR REPLACE INTO jobs ({', '.join(COLUMNS)}) VALUES ({marks})", values)
 
 
 COLUMNS = (
