@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -73,10 +74,8 @@ def test_a_bench_that_is_killed_again_and_again_stays_whole(tmp_path: Path) -> N
                     time.sleep(max(0.0, at - time.monotonic()))
                     os.kill(started.process.pid, signal.SIGKILL)
                     os._exit(0)
-                try:
+                with suppress(httpx.HTTPError, AssertionError):
                     _act(outside, draw, kills)
-                except (httpx.HTTPError, AssertionError):
-                    pass
                 os.waitpid(pid, 0)
             else:  # while a job is at work, or ends
                 time.sleep(draw.uniform(0.0, 3.0))

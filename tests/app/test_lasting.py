@@ -312,6 +312,27 @@ def test_damage_is_told_on_the_first_page_with_what_was_lost(
     assert "was damaged" not in client.get("/").text
 
 
+def test_a_database_of_whole_pages_that_hold_nonsense_is_made_again(
+    filled: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, expected = filled
+    for number, change in enumerate(
+        (
+            "UPDATE jobs SET command = 'no JSON'",
+            "UPDATE jobs SET said = CAST(x'ff' AS TEXT)",
+            "UPDATE cases SET about = '[]'",
+            "UPDATE tables SET reading = '{'",
+            "DROP TABLE approvals",
+            "ALTER TABLE jobs RENAME COLUMN title TO name",
+        )
+    ):
+        place = Path(shutil.copytree(folder, tmp_path / str(number)))
+        database = sqlite3.connect(place / "bench.sqlite")
+        database.executescript(change)
+        database.close()
+        assert listed(place) == expected, change
+
+
 def test_damage_that_is_met_later_is_mended_while_the_bench_is_open(client: Client) -> None:
     client.bench.queue.stop()
     for number in range(60):

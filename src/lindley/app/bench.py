@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -73,11 +74,13 @@ class Bench:
         try:
             self.rebuild()
             _ = self.queue.jobs(), self.cases.all(), self.tables(), approvals.systems(self)
-        except Exception as error:
+        except (OSError, sqlite3.Error, ValueError, KeyError, TypeError, AttributeError) as error:
             if is_full(error):
                 raise LindleyError(
                     f"There is no room on the disk for the bench in {folder} ({error}). Make some."
                 ) from error
+            if isinstance(error, OSError):
+                raise
             self.database.put_aside()  # its pages are whole, and hold nonsense
 
     def rebuild(self) -> None:
