@@ -113,30 +113,29 @@ def bootstrap_llrs(llrs: LLRs, *, n: int = 1000, seed: int = 0, level: float = L
     The models and the calibration stay as they are. There is no interval where it is not known of which sources the pairs are,
     or where resamplings leave no pairs.
     """
-    parts, at_same, at_different = [], 0, 0
+    groups = np.unique([group for *_, trace, ref in llrs.matrices for group in (*trace.tolist(), *ref.tolist())])
+    if len(groups) < 2:
+        return None
+    draws = np.random.default_rng(seed).multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=n)
+    times = np.concatenate([np.ones((1, len(groups))), draws])
+    totals, at_same, at_different = np.zeros((4, n + 1)), 0, 0
     for trace, ref, trace_group, ref_group in llrs.matrices:
         grid = PairGrid.of(trace, ref)
+        same, different = slice(at_same, at_same + grid.n_same), slice(at_different, at_different + grid.n_different)
+        at_same, at_different = same.stop, different.stop
         matrix = np.empty(grid.is_same.shape)
-        same, different = (slice(at, at + count) for at, count in
-                           ((at_same, grid.n_same), (at_different, grid.n_different)))  # fmt: skip
         matrix[grid.is_same], matrix[~grid.is_same] = llrs.same[same], llrs.different[different]
         if llrs.different_weight is not None:
             weight = np.zeros(matrix.shape)
             weight[~grid.is_same] = llrs.different_weight[different]
             grid = replace(grid, weight=weight)
-        at_same, at_different = same.stop, different.stop
-        named = dict(zip([*trace.tolist(), *ref.tolist()], [*trace_group.tolist(), *ref_group.tolist()], strict=True))
-        parts.append((PairSums.costs(grid, matrix), [named[name] for name in grid.names.tolist()]))
-    groups, member = np.unique([group for _, some in parts for group in some], return_inverse=True)
-    if len(groups) < 2:
-        return None
-    draws = np.random.default_rng(seed).multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=n)
-    times = np.concatenate([np.ones((1, len(groups))), draws])[:, member]
-    ends = np.cumsum([len(some) for _, some in parts])[:-1]
-    sums = [part.totals(each) for (part, _), each in zip(parts, np.split(times, ends, axis=1), strict=True)]
-    sums = np.sum(sums, axis=0)
-    same, n_same, different, n_different = sums[:, (sums[1] > 0) & (sums[3] > 0)]
-    cllrs = 0.5 * (same / n_same + different / n_different)
+        group_of = dict(
+            zip([*trace.tolist(), *ref.tolist()], [*trace_group.tolist(), *ref_group.tolist()], strict=True)
+        )
+        member = np.searchsorted(groups, [group_of[name] for name in grid.names.tolist()])
+        totals += PairSums.costs(grid, matrix).totals(times[:, member])
+    cost_same, n_same, cost_different, n_different = totals[:, (totals[1] > 0) & (totals[3] > 0)]
+    cllrs = 0.5 * (cost_same / n_same + cost_different / n_different)
     return Estimate.of(cllrs, level) if len(cllrs) > 1 else None
 
 

@@ -86,6 +86,9 @@ def train(
     Raises:
         LindleyError: if the table has too few sources, or the model cannot be explained in a case.
 
+    Warns:
+        DoubtWarning: if the system may say nothing, by its own validation.
+
     >>> system = lindley.train(lindley.read_table("glass.csv"))  # doctest: +SKIP
     >>> system  # doctest: +SKIP
     <System robust: 10 features, 326 sources, log10 LR -2.81 to 3.42>
