@@ -68,7 +68,7 @@ def test_a_bench_that_is_killed_again_and_again_stays_whole(tmp_path: Path) -> N
         try:
             outside = Outside(started)
             if draw.random() < 0.5:  # at any moment
-                at = time.monotonic() + draw.uniform(0.0, 4.0)
+                at = time.monotonic() + draw.choice([draw.uniform(0.0, 3.0), draw.uniform(3.0, 15.0)])
                 pid = os.fork()
                 if pid == 0:
                     time.sleep(max(0.0, at - time.monotonic()))
