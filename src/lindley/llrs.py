@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,8 @@ LN10 = math.log(10.0)
 """ln LR = LN10 · log10 LR."""
 
 Floats = NDArray[np.float64]
+Names = tuple[NDArray[np.str_], NDArray[np.str_], NDArray[np.str_], NDArray[np.str_]]
+"""Of a matrix of pairs: the sources of its rows and of its columns, and the groups of both."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class LLRs:
     different: Floats  # (n_different,)
     same_weight: Floats | None = None
     different_weight: Floats | None = None
+    matrices: tuple[Names, ...] = ()  # that they were taken from, one after the other, where that is known
 
     def __post_init__(self) -> None:
         for side in ("same", "different"):
@@ -84,7 +87,7 @@ class LLRs:
 
     def map(self, function: Callable[[Floats], Floats]) -> LLRs:
         """The same pairs with every LLR sent through ``function``, a calibration for one."""
-        return LLRs(function(self.same), function(self.different), self.same_weight, self.different_weight)
+        return replace(self, same=function(self.same), different=function(self.different))
 
     @property
     def present(self) -> LLRs:
@@ -92,7 +95,8 @@ class LLRs:
         if self.same_weight is None and self.different_weight is None:
             return self
         same, different = (weight > 0 for weight in self.weights)
-        return LLRs(self.same[same], self.different[different], *(w[w > 0] for w in self.weights))
+        same_weight, different_weight = (weight[weight > 0] for weight in self.weights)
+        return LLRs(self.same[same], self.different[different], same_weight, different_weight)
 
     @property
     def range(self) -> tuple[float, float]:

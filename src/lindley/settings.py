@@ -29,7 +29,9 @@ _COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "
 _COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
 _LISTS = ("include", "ignore")
 _NUMBERS = ("header_row",)
-_FLAGS = ("allow_duplicates", "allow_outside", "allow_overlap", "allow_same_file", "no_profile", "other_person")
+_FLAGS = (
+    "allow_duplicates", "allow_outside", "allow_overlap", "allow_same_file", "force", "no_profile", "other_person"
+)  # fmt: skip
 _OTHERWISE = {"folder": "out"}
 """Options that are called otherwise than the setting."""
 _ON_A_PAGE = {

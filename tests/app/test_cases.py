@@ -411,9 +411,13 @@ def test_a_file_that_was_swapped_in_the_queue_is_told_by_its_digest(
         return add(*given, **more)
 
     monkeypatch.setattr(bench.bench.queue, "add", late)
-    shown = computed(bench, case)
-    assert "was computed from another file than the one that you saw" in shown
-    assert "Computed from the files that you saw" not in shown
+    assert begin(bench, case).status_code == 303
+    now = bench.bench.cases.case(case.id)
+    assert now is not None
+    assert now.job is not None
+    assert wait(bench, now.job).state == "failed"
+    assert "is not the file any more that this was asked for with" in bench.get(f"/cases/{case.id}").text
+    assert not bench.bench.path(f"{case.folder}/report.html").exists()
 
 
 def test_only_systems_that_are_approved_at_that_moment_are_used(bench: Client, trained: Path) -> None:

@@ -76,7 +76,7 @@ SAID = {"HTTPException": 1, "_end": 2, "t": 0, "LindleyError": 0}
 
 def _in_code() -> Iterator[tuple[str, str]]:
     for path in sorted(FOLDER.rglob("*.py")):
-        if path.name in ("server.py", "database.py"):  # what they say is read in the terminal
+        if path.name == "server.py":  # what they say is read in the terminal
             continue
         for call in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(call, ast.Call):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,14 @@ import pytest
 from lindley.casework.applicability import CHECKS, TEXTS, Remark, check_items
 from lindley.casework.case import Refusal, evaluate_batch, read_evidence
 from lindley.casework.laboratory import LANGUAGES
-from lindley.system.system import load
-from lindley.system.train import train
-from tests.casework.factory import Floats, case, evidence, items, saved, system, table, write_csv
+from lindley.errors import LindleyError
+from lindley.pages.matrix import matrix_file
+from lindley.system.header import may_say_nothing
+from lindley.system.system import System, load
+from lindley.system.train import DoubtWarning, train
+from lindley.table.table import Table
+from tests.casework.factory import FEATURES, Floats, case, evidence, items, saved, system, table, write_csv
+from tests.command import here
 
 
 def remarks(folder: Path, trace: Floats, ref: Floats, model: str = "tlm") -> dict[str, Remark]:
@@ -111,6 +118,77 @@ def test_beyond_the_bounds(tmp_path: Path) -> None:
 def test_a_row_twice_in_the_table(tmp_path: Path) -> None:
     found = remarks(tmp_path, usual(1)[[0, 1, 1]], usual(2))
     assert "would count more than once" in found["repeated-row-trace"].message
+
+
+@cache
+def noise() -> System:
+    """A system of sources that do not differ."""
+    values = np.random.default_rng(3).normal(size=(120, 4))
+    sources = np.repeat([f"S{number}" for number in range(40)], 3)
+    with pytest.warns(DoubtWarning, match="may say nothing"):
+        return train(Table.from_arrays(values, sources, features=FEATURES), "tlm", replicates=2)
+
+
+def test_a_system_that_may_say_nothing_is_refused_unless_it_is_forced(tmp_path: Path) -> None:
+    of, one = noise(), np.random.default_rng(4).normal(size=(2, 4))
+    assert of.about["validation"]["cllr_interval"][1] >= 1
+    with pytest.raises(Refusal, match="force=True gives an LR all the same") as refused:
+        of.case(one, one + 0.5)
+    assert [remark.code for remark in refused.value.remarks] == ["uninformative"]
+    with pytest.raises(Refusal, match="Volgens de eigen validatie"):
+        of.case(one, one + 0.5, language="nl")
+    for language, words in (("en", "do not take it for evidence"), ("nl", "zie hem niet als bewijs")):
+        forced = of.case(one, one + 0.5, language=language, force=True)
+        assert forced.remarks[0].code == "uninformative"
+        forced.write(tmp_path / "r.html")
+        page = (tmp_path / "r.html").read_text("utf-8")
+        assert words in page[: page.index('<section class="verdict"')]
+        assert forced.to_json()["warnings"][0]["code"] == "uninformative"
+    sides = evidence(tmp_path, of, one, one + 0.5)
+    with pytest.raises(Refusal):
+        evaluate_batch(of, *sides)
+    batch = evaluate_batch(of, *sides, force=True)
+    page = matrix_file(batch, ".html").decode("utf-8")
+    assert "do not take it for evidence" in page[: page.index("<table")]
+
+
+def test_by_which_figures_a_system_may_say_nothing() -> None:
+    told = [({"cllr": 0.9}, False), ({"cllr": 1.0}, True), ({"cllr": 0.9, "cllr_interval": None}, False),
+            ({"cllr": 0.9, "cllr_interval": [0.7, 0.99]}, False), ({"cllr": 0.9, "cllr_interval": [0.7, 1.0]}, True),
+            ({"cllr": 1.2, "cllr_interval": [0.4, 0.9]}, True)]  # fmt: skip
+    assert [may_say_nothing(validation) for validation, _ in told] == [expected for _, expected in told]
+
+
+def test_an_interval_that_is_forged_is_refused(tmp_path: Path) -> None:
+    for ends in ([0.1], [0.5, 0.1], [0.1, "x"], [-1.0, 0.5], "0.1"):
+        told = {**system("tlm").about["validation"], "cllr_interval": ends}
+        forged = replace(system("tlm"), about={**system("tlm").about, "validation": told})
+        with pytest.raises(LindleyError, match="the interval of its Cllr"):
+            System.from_bytes(forged.to_bytes(), "forged.safetensors")
+
+
+@pytest.mark.filterwarnings("always::lindley.system.train.DoubtWarning")
+def test_the_commands_say_that_a_system_may_say_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    sources = [f"S{number}" for number in range(40) for _ in range(3)]
+    write_csv(tmp_path / "noise.csv", rng.normal(size=(120, 4)), source=sources)
+    made = here("train", "noise.csv", "--model", "tlm", "--replicates", "0", "--out", "s.safetensors", cwd=tmp_path)
+    assert made.returncode == 0
+    assert made.stdout.startswith("By its own validation this system may say nothing: Cllr")
+    assert here("info", "s.safetensors", cwd=tmp_path).stdout.count("may say nothing") == 1
+    one, two = (write_csv(tmp_path / name, rng.normal(size=(2, 4))) for name in ("trace.csv", "ref.csv"))
+    asked = ["case", "s.safetensors", "--trace", one.name, "--ref", two.name, "--out", "r.html"]
+    refused = here(*asked, cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--force gives an LR all the same" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "r.html").exists()
+    assert here(*asked, "--force", cwd=tmp_path).returncode == 0
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "--force" in page  # in the command that repeats it
+    assert here("verify", "r.html", "--systems", "s.safetensors", cwd=tmp_path).returncode == 0
+    assert here(*asked[:-1], "reports", cwd=tmp_path).returncode == 2
+    assert list((tmp_path / "reports").glob("*.html")) == []
+    assert here(*asked[:-1], "reports", "--force", cwd=tmp_path).returncode == 0
 
 
 def test_every_check_is_tried_above() -> None:

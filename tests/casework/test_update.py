@@ -131,6 +131,7 @@ def test_a_system_that_was_trained_in_python_takes_files_that_make_the_same_tabl
 
 
 @pytest.mark.parametrize("choice", ["same", "different"])
+@pytest.mark.filterwarnings("ignore::lindley.system.train.DoubtWarning")  # of so few sources
 def test_labels_of_two_files_are_taken_as_they_were(choice: str, tmp_path: Path) -> None:
     paths = [
         background(tmp_path / f"{name}.csv", seed, 20, "a") for name, seed in (("one", 1), ("two", 2), ("more", 3))

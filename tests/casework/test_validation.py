@@ -227,6 +227,7 @@ def test_true_lrs_are_coherent() -> None:
     assert gain.lower > 0
 
 
+@pytest.mark.filterwarnings("ignore::lindley.system.train.DoubtWarning")  # of so few sources
 def test_a_system_that_is_too_sure_of_itself_is_not_coherent() -> None:
     """One variance within sources, where some scatter more: with more measurements it errs with more conviction."""
     criteria = Criteria.model_validate({"judged": "raw", "coherence": {"largest_rise": {"at_most": 0}}})

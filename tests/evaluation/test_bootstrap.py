@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lindley.errors import LindleyError
 from lindley.evaluation import bootstrap, cllr, cllr_min, devpav, eer
-from lindley.evaluation.bootstrap import draw_sources, replicates
+from lindley.evaluation.bootstrap import bootstrap_llrs, draw_sources, replicates
 from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import LLRs
 
@@ -26,6 +28,49 @@ def repeated(llr, trace_source, ref_source, times):
             else:
                 different += [llr[i, j]] * int(times[trace] * times[ref])
     return LLRs(np.array(same), np.array(different))
+
+
+def test_pairs_of_one_matrix_have_the_same_interval_wherever_they_are_kept():
+    llr, names = matrix(3, 12), np.array([f"S{number}" for number in range(12)])
+    kept = replace(LLRs.from_matrix(llr, names, names), matrices=((names, names, names, names),))
+    assert bootstrap_llrs(kept, n=200, seed=5) == bootstrap(llr, names, names, n=200, seed=5)
+
+
+def test_pairs_of_several_matrices_are_resampled_by_groups_over_all_of_them():
+    rng = np.random.default_rng(1)
+    trace, ref = np.array(["a", "b", "c", "d"]), np.array(["b", "a", "d", "e"])
+    group = {"a": "g", "b": "g", "c": "h", "d": "i", "e": "e", "f": "f", "k": "k"}
+    other = np.array(["f", "k"])
+    first, second = rng.normal(size=(4, 4)), rng.normal(size=(2, 2))
+    parts = ((first, trace, ref), (second, other, other))
+    same = np.concatenate([llr[rows[:, None] == columns] for llr, rows, columns in parts])
+    different = np.concatenate([llr[rows[:, None] != columns] for llr, rows, columns in parts])
+    weight = rng.uniform(1, 2, size=different.size)
+    names = tuple(
+        (rows, columns, np.array([group[each] for each in rows]), np.array([group[each] for each in columns]))
+        for _, rows, columns in parts
+    )
+    found = bootstrap_llrs(LLRs(same, different, None, weight, names), n=300, seed=2)
+    groups = sorted(set(group.values()))
+    expected = []
+    for counts in np.random.default_rng(2).multinomial(6, np.full(6, 1 / 6), size=300):
+        times = {source: counts[groups.index(of)] for source, of in group.items()}
+        costs, at = ([[], []], [[], []]), 0
+        for llr, rows, columns in parts:
+            for i, row in enumerate(rows):
+                for j, column in enumerate(columns):
+                    if row == column:
+                        costs[0][0].append(times[row] * np.log2(1 + 10 ** -llr[i, j]))
+                        costs[0][1].append(times[row])
+                    else:
+                        share = times[row] * times[column] * weight[at]
+                        costs[1][0].append(share * np.log2(1 + 10 ** llr[i, j]))
+                        costs[1][1].append(share)
+                        at += 1
+        if sum(costs[0][1]) and sum(costs[1][1]):
+            expected.append(sum(sum(cost) / sum(n) for cost, n in costs) / 2)
+    assert (found.lower, found.upper) == pytest.approx(tuple(np.quantile(expected, [0.025, 0.975])), rel=1e-9)
+    assert bootstrap_llrs(LLRs(same, different)) is None
 
 
 @pytest.mark.parametrize("metric", [cllr, cllr_min, eer])

@@ -90,6 +90,7 @@ def test_a_saved_run_scores_again(run: SavedRun, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["tlm", "tlm-kde", "ht-plda", "tlm-bayes", "robust", "quantile:tlm", "yeo-johnson:tlm-kde"]
 )
+@pytest.mark.filterwarnings("ignore::lindley.system.train.DoubtWarning")  # of so few sources
 def test_every_door_gives_the_same(run: SavedRun, name: str, tmp_path: Path) -> None:
     split = make_split(make_table(), run.experiment.protocol, 0)
     table, test = material(split, name), split.raw[2]

@@ -165,6 +165,7 @@ def test_the_interval_of_an_lr_at_the_end_of_its_calibration_has_a_width(step: s
 
 
 @pytest.mark.filterwarnings("ignore::lindley.models.classical.ShrinkageWarning")
+@pytest.mark.filterwarnings("ignore::lindley.system.train.DoubtWarning")  # of so few sources
 def test_too_few_sources_for_replicates_with_a_calibration_are_told() -> None:
     table = instances(10, 2)
     train(table, "tlm+logistic", replicates=0)

@@ -26,6 +26,7 @@ from lindley.shown import read_json
 
 if TYPE_CHECKING:
     from lindley.app.bench import Bench
+    from lindley.app.cases import Chosen
 
 __all__ = [
     "ENDING",
@@ -38,7 +39,10 @@ __all__ = [
     "rebuild",
     "system",
     "systems",
+    "unread",
+    "was_approved",
     "withdraw",
+    "withdrawn",
 ]
 
 ENDING = ".safetensors"
@@ -149,6 +153,24 @@ def approved(bench: Bench) -> list[System]:
     return [each for each in systems(bench) if each.state == "approved"]
 
 
+def withdrawn(bench: Bench, chosen: Chosen) -> Entry | None:
+    """The withdrawal of the bytes that were chosen, or of the last that were approved under their name.
+
+    It stays one where the file is gone, or has another name.
+    """
+    for query, value in (("sha256 = ?", chosen.sha256), ("file = ?", chosen.name)):
+        row = bench.database.one(f"SELECT * FROM approvals WHERE {query} ORDER BY id DESC LIMIT 1", value)
+        if row is not None and row["what"] == "withdrawn":
+            return Entry(**{column: row[column] for column in COLUMNS})
+    return None
+
+
+def was_approved(bench: Bench, chosen: Chosen) -> bool:
+    """Whether an approval of these bytes is known."""
+    query = "SELECT id FROM approvals WHERE sha256 = ? AND what = 'approved'"
+    return bench.database.one(query, chosen.sha256) is not None
+
+
 def read_validation(bench: Bench, folder: str) -> Validated | None:
     """What the validation in a folder says; nothing if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -207,6 +229,12 @@ def rebuild(bench: Bench) -> None:
                 _insert(database, entry)
 
 
+def unread(bench: Bench) -> list[str]:
+    """Lists beside systems that cannot be read."""
+    places = sorted((bench.folder / "systems").glob(f"*{BESIDE}"))
+    return [each.name for each in places if _beside(each.with_name(each.name.removesuffix(BESIDE) + ENDING)) is None]
+
+
 def _said(t: Words, who: str, why: str, exception: str = "") -> tuple[str, str, str]:
     who = " ".join(who.split())
     if not who or not why.strip():
@@ -241,6 +269,7 @@ def _add(bench: Bench, t: Words, number: int, entry: Entry) -> None:
         entry = replace(entry, file=now_there.file)
         _insert(database, entry)
         place = _place(bench, now_there.file)
+        bench.database.keep(place)
         if now_there.differs and place.exists():
             _keep_as_it_was(place)
         entries = [asdict(each) for each in (*now_there.entries, entry)]

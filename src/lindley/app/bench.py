@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,10 +26,11 @@ from weakref import WeakValueDictionary
 
 from lindley.app import approvals
 from lindley.app.cases import Cases
-from lindley.app.database import Database
+from lindley.app.database import Database, is_full
 from lindley.app.files import ENDINGS, sent_table
 from lindley.app.jobs import Limits, Queue, now
 from lindley.app.reader import Reader
+from lindley.errors import LindleyError
 from lindley.files import write_whole
 
 __all__ = ["Bench", "Stored"]
@@ -64,23 +66,37 @@ class Bench:
         self.folder = folder.resolve()
         for name in FOLDERS:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self.database = Database(self.folder / "bench.sqlite")
+        self.database = Database(self.folder / "bench.sqlite", self.rebuild)
         self.queue = Queue(self.database, self.folder, limits)
         self.reader = reader or Reader()
         self._storing = Lock()
         self.sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # forms that are being done
         self.cases = Cases(self)
-        self.rebuild()
+        try:
+            self.rebuild()
+            _ = self.queue.jobs(), self.cases.all(), self.tables(), approvals.systems(self)
+        except (OSError, sqlite3.Error, ValueError, KeyError, TypeError, AttributeError) as error:
+            if is_full(error):
+                raise LindleyError(
+                    f"There is no room on the disk for the bench in {folder} ({error}). Make some."
+                ) from error
+            if isinstance(error, OSError):
+                raise
+            self.database.put_aside()  # its pages are whole, and hold nonsense
 
     def rebuild(self) -> None:
-        """Fill a database that is empty from the files."""
-        if self.database.one("SELECT id FROM jobs") is None:
-            self.queue.rebuild()
+        """Make the database say what the files say; of approvals only where it knows none at all."""
+        with self.database.change():
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self.queue.rebuild()
         approvals.rebuild(self)
         self.cases.rebuild()
         for folder in sorted((self.folder / "tables").iterdir()):
-            known = self.database.one("SELECT id FROM tables WHERE substr(sha256, 1, ?) = ?", DIGITS, folder.name)
-            if known is None and folder.is_dir():
+            query = "SELECT file FROM tables WHERE substr(sha256, 1, ?) = ?"
+            known = self.database.one(query, DIGITS, folder.name)
+            if folder.is_dir() and (known is None or not (folder / str(known["file"])).is_file()):
                 for path in sorted(folder.iterdir()):
                     if path.suffix.lower() in ENDINGS and not path.name.startswith("."):
                         with suppress(OSError):
@@ -120,6 +136,14 @@ class Bench:
             folder.mkdir(exist_ok=True)
             write_whole(folder / plain, file)
             return self._note(sha256, plain, name)
+
+    def digests(self, *relative: str) -> dict[str, str]:
+        """The SHA-256 of files in the bench's folder, of those that are there: a job begins only if they still are the same."""
+        found = {}
+        for name in relative:
+            with suppress(FileNotFoundError), open(self.path(name), "rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return found
 
     def choose(self, number: int, reading: dict[str, Any]) -> None:
         """Remember how a table is to be read, until that is kept in lindley.yaml."""

@@ -21,6 +21,7 @@ import hashlib
 import json
 import re
 import shutil
+import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -45,6 +46,7 @@ TRYOUT = "tryout"
 """The folder of try-outs, and what they are called."""
 LOG = "lindley-log.jsonl"
 ROW = "bench.json"
+READING = "lindley.yaml"
 NOTES = (
     "case",
     "examiner",
@@ -173,9 +175,13 @@ class Cases:
             parent = TRYOUT if tryout else "cases"
             folder = f"{parent}/{_folder_name(number)}-{number_of_row}"
             database.execute("UPDATE cases SET folder = ? WHERE id = ?", (folder, number_of_row))
-        for side in SIDES:
-            (self.bench.folder / folder / side).mkdir(parents=True, exist_ok=True)
-        return self._change(number_of_row, notes=dict(notes), words=dict(words))
+            try:
+                for side in SIDES:
+                    (self.bench.folder / folder / side).mkdir(parents=True, exist_ok=True)
+                return self._change(number_of_row, notes=dict(notes), words=dict(words))
+            except OSError:
+                shutil.rmtree(self.bench.folder / folder, ignore_errors=True)
+                raise
 
     def say(self, case: Case, notes: Mapping[str, str], words: Mapping[str, str]) -> Case:
         """Say other things of a draft."""
@@ -186,7 +192,7 @@ class Cases:
                     "UPDATE cases SET number = ?, examiner = ? WHERE id = ?",
                     (notes["case"], notes["examiner"], case.id),
                 )
-            return self._change(case.id, notes=dict(notes), words=dict(words))
+                return self._change(case.id, notes=dict(notes), words=dict(words))
 
     def add_file(self, case: Case, which: Side, name: str, file: IO[bytes]) -> None:
         """Keep a file that was sent; the same once more changes nothing, another of the same name is refused."""
@@ -215,14 +221,15 @@ class Cases:
 
     def read(self, case: Case, which: Side, reading: Mapping[str, Any]) -> None:
         """Say how the files of a side are read: lindley.yaml among them, where the command finds it."""
-        with self._lock:
+        with self._lock, self.bench.database.change():
             self._require_draft(case)
-            place = self.bench.path(case.side(which)) / "lindley.yaml"
+            self._change(case.id, reading={**case.reading, which: dict(reading)})
+            place = self.bench.path(case.side(which)) / READING
+            self.bench.database.keep(place)
             if reading:
                 write_whole(place, yaml.safe_dump(dict(reading), allow_unicode=True, sort_keys=False).encode("utf-8"))
             else:
                 place.unlink(missing_ok=True)
-            self._change(case.id, reading={**case.reading, which: dict(reading)})
 
     def choose(self, case: Case, system: Chosen | None) -> None:
         """Take another system."""
@@ -236,6 +243,8 @@ class Cases:
             self._require_draft(case)
             with self.bench.database.change() as database:
                 database.execute("DELETE FROM cases WHERE id = ? AND job IS NULL", (case.id,))
+                self.bench.database.keep(self.bench.path(case.folder) / ROW)
+                (self.bench.path(case.folder) / ROW).unlink(missing_ok=True)
             shutil.rmtree(self.bench.path(case.folder), ignore_errors=True)
 
     def begin(self, case: Case, seen: str, items: Mapping[Side, Sequence[str]], title: str) -> Job:
@@ -243,7 +252,7 @@ class Cases:
         system = case.system
         if system is None:
             raise LindleyError("Choose a system first.")
-        with self._lock:  # of two who begin, one comes first
+        with self._lock, self.bench.database.change():  # of two who begin, one comes first
             self._require_draft(case)
             if self.seen(case) != seen:
                 raise LindleyError("The case was changed meanwhile. Look at it again.")
@@ -251,9 +260,13 @@ class Cases:
             text = yaml.safe_dump(notes, allow_unicode=True, sort_keys=False)
             write_whole(self.bench.path(case.folder) / "case.yaml", text.encode("utf-8"))
             command, output = self._command(case, system, items)
-            job = self.bench.queue.add("case", title, command, output=output, about={"case": case.id})
             labels = [label for side in SIDES for label in items[side]]
             files = {side: dict(self.files(case, side)) for side in SIDES}
+            read = {f"{case.side(side)}/{name}": digest for side in SIDES for name, digest in files[side].items()}
+            read |= self.bench.digests(f"{case.folder}/case.yaml", *(f"{case.side(side)}/{READING}" for side in SIDES))
+            read[system.relative] = system.sha256
+            about = {"case": case.id}
+            job = self.bench.queue.add("case", title, command, output=output, about=about, files=read)
             self._change(case.id, job=job.id, items=labels, files=files)
         return job
 
@@ -297,28 +310,29 @@ class Cases:
             database.execute("UPDATE cases SET about = ? WHERE id = ?", (json.dumps(whole), number))
             if job is not False:
                 database.execute("UPDATE cases SET job = ? WHERE id = ?", (job, number))
-        row = self.bench.database.one("SELECT * FROM cases WHERE id = ?", number)
-        assert row is not None
-        text = json.dumps({**row, "about": json.loads(row["about"])}, indent=1, ensure_ascii=False)
-        write_whole(self.bench.path(row["folder"]) / ROW, (text + "\n").encode("utf-8", "backslashreplace"))
+            row = dict(database.execute("SELECT * FROM cases WHERE id = ?", (number,)).fetchone())
+            text = json.dumps({**row, "about": json.loads(row["about"])}, indent=1, ensure_ascii=False)
+            place = self.bench.path(row["folder"]) / ROW
+            self.bench.database.keep(place)
+            write_whole(place, (text + "\n").encode("utf-8", "backslashreplace"))
         return _case(row)
 
     def rebuild(self) -> None:
-        """Fill a database that knows no case from their folders."""
-        if self.bench.database.one("SELECT id FROM cases") is not None:
-            return
+        """Make the list of cases say what their folders say."""
+        known = {row["folder"]: row for row in self.bench.database.all("SELECT * FROM cases")}
         for parent in ("cases", TRYOUT):
             for path in sorted((self.bench.folder / parent).glob(f"*/{ROW}")):
-                with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+                with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.IntegrityError):
                     row = json.loads(path.read_bytes())
                     row["about"] = json.dumps(row["about"])
                     row["folder"], row["tryout"] = f"{parent}/{path.parent.name}", int(parent == TRYOUT)
                     _case(row)
-                    with self.bench.database.change() as database:
-                        database.execute(
-                            "INSERT OR IGNORE INTO cases (id, number, examiner, folder, added, tryout, about, job) "
-                            "VALUES (:id, :number, :examiner, :folder, :added, :tryout, :about, :job)", row,
-                        )  # fmt: skip
+                    if row != known.get(row["folder"]):
+                        with self.bench.database.change() as database:
+                            database.execute(
+                                "INSERT OR REPLACE INTO cases (id, number, examiner, folder, added, tryout, about, job) "
+                                "VALUES (:id, :number, :examiner, :folder, :added, :tryout, :about, :job)", row,
+                            )  # fmt: skip
 
 
 def _case(row: Mapping[str, Any]) -> Case:

@@ -1,8 +1,9 @@
 """``bench.sqlite``: what is relational of a bench. What it holds is beside it as files too, or its loss is harmless.
 
 One connection for the whole process, under a lock: every statement takes less than a millisecond. Write-ahead logging, so that
-a power cut leaves the last whole transaction. A database that cannot be read is put aside under another name, and a new one is
-filled from the files (`lindley.app.bench.Bench.rebuild`).
+a power cut leaves the last whole transaction. A database that is damaged, which is looked at when it is opened, and whenever
+SQLite says so later, is put aside under another name, and a new one is filled from the files
+(`lindley.app.bench.Bench.rebuild`).
 
 The connection holds the file for itself as long as it lives, which the operating system ends with the process: two servers can
 not work in one folder.
@@ -10,17 +11,21 @@ not work in one folder.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from lindley.errors import LindleyError
 
-__all__ = ["Database"]
+__all__ = ["Database", "is_full"]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tables (
@@ -88,24 +93,49 @@ FORGET_AFTER = 7 * 24 * 3600.0
 """Seconds for which a form that was sent is known."""
 
 
-class Database:
-    """Rows by name; ``change`` is one transaction."""
+_NOT_DAMAGED = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+)
+"""Errors of a database that is sound, as far as one can tell."""
 
-    def __init__(self, path: Path) -> None:
+
+def is_full(error: BaseException) -> bool:
+    """Whether something could not be written for want of room on the disk."""
+    if isinstance(
+        error, sqlite3.Error
+    ):  # a full disk reads as an error of the disk where SQLite makes its files longer
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class Database:
+    """Rows by name; ``change`` is one transaction.
+
+    ``rebuild`` fills a new database from the files, after a damaged one was put aside.
+    """
+
+    def __init__(self, path: Path, rebuild: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._rebuild = rebuild
         self._lock = threading.RLock()
+        self._before: dict[Path, Path | None] = {}
         try:
             self._open()
-        except sqlite3.OperationalError as error:
-            raise LindleyError(
-                f"The bench in {path.parent} is open already, or cannot be written to ({error}). Close the other one first, or "
-                "name another folder with --folder."
-            ) from error
-        except sqlite3.DatabaseError:
-            self._put_aside()
-            self._open()
-        with self.change() as database:
-            database.execute("DELETE FROM once WHERE sent < ?", (time.time() - FORGET_AFTER,))
+            with self.change() as database:
+                database.execute("DELETE FROM once WHERE sent < ?", (time.time() - FORGET_AFTER,))
+        except sqlite3.Error as error:
+            if not self._is_damaged(error):
+                raise LindleyError(
+                    f"The bench in {path.parent} is open already, or cannot be written to ({error}). Close the other one "
+                    "first, make room on the disk, or name another folder with --folder."
+                ) from error
+            self._replace()
 
     def _open(self) -> None:
         self._connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=1)
@@ -117,15 +147,58 @@ class Database:
             self._connection.execute("PRAGMA foreign_keys=ON")
             self._connection.execute("PRAGMA trusted_schema=OFF")
             self._connection.executescript(SCHEMA)
-        except sqlite3.DatabaseError:
+            (found,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+        except sqlite3.Error:
             self._connection.close()
             raise
 
-    def _put_aside(self) -> None:
-        aside = self.path.with_name(f"{self.path.name}.damaged-{int(time.time())}")
-        self.path.replace(aside)
-        for ending in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+    def _is_damaged(self, error: sqlite3.Error) -> bool:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        if code & 0xFF == sqlite3.SQLITE_READONLY:  # as a file says of itself, too
+            return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in _NOT_DAMAGED
+
+    def put_aside(self) -> None:
+        """Keep the file under another name, begin a new one, and fill it from the files."""
+        with self._lock:
+            self._connection.close()
+            self._replace()
+            self._rebuild()
+
+    def _replace(self) -> None:
+        at = f"{datetime.now():%Y-%m-%d-%H%M%S}"
+        aside = self.path.with_name(f"{self.path.name}.damaged-{at}")
+        while aside.exists():
+            aside = aside.with_name(f"{aside.name}-again")
+        for ending in ("-wal", "-shm", ""):  # the database last: until then it is not done
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + ending).replace(aside.with_name(aside.name + ending))
+        self._open()
+
+    @property
+    def damaged(self) -> list[str]:
+        """Names of the files that were put aside, the latest first; of those that nobody has taken away."""
+        found = self.path.parent.glob(f"{self.path.name}.damaged-*")
+        return sorted((path.name for path in found if not path.name.endswith(("-wal", "-shm"))), reverse=True)
+
+    @contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one at a time; a database that turns out to be damaged is put aside."""
+        with self._lock:
+            try:
+                yield self._connection
+            except sqlite3.DatabaseError as error:
+                if not hasattr(error, "sqlite_errorcode") or error.sqlite_errorcode & 0xFF not in (
+                    sqlite3.SQLITE_CORRUPT,
+                    sqlite3.SQLITE_NOTADB,
+                ):
+                    raise
+                self.put_aside()
+                raise LindleyError(
+                    "The database of the bench was damaged: it was put aside, and made again from the files. Do it once more."
+                ) from error
 
     def close(self) -> None:
         """Nothing can be read or written any more."""
@@ -134,22 +207,49 @@ class Database:
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it, or nothing if the body fails."""
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
+        """One transaction: all of it, or nothing if the body fails; one inside of another is part of it."""
+        with self._used() as connection:
+            if inside := connection.in_transaction:
+                yield connection
+            if inside:
+                return
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
+                yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # it may have been put aside
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                for path, before in self._before.items():
+                    with suppress(OSError):
+                        before.replace(path) if before is not None else path.unlink()
                 raise
-            if self._connection.in_transaction:
-                self._connection.execute("COMMIT")
+            finally:
+                for before in self._before.values():
+                    if before is not None:
+                        before.unlink(missing_ok=True)
+                self._before.clear()
+
+    def keep(self, path: Path) -> None:
+        """Put a file that is written in this transaction back as it is now, if the transaction fails."""
+        if path in self._before:
+            return
+        before = path.with_name(f".{path.name[:60]}.before")
+        before.unlink(missing_ok=True)
+        if not path.exists():
+            self._before[path] = None
+            return
+        try:
+            os.link(path, before)
+        except OSError:  # where a file has one name only
+            shutil.copyfile(path, before)
+        self._before[path] = before
 
     def all(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Every row that the query finds; no row has a number that SQLite cannot hold."""
-        with self._lock, suppress(OverflowError):
-            return [dict(row) for row in self._connection.execute(query, values)]
+        with self._used() as connection, suppress(OverflowError):
+            return [dict(row) for row in connection.execute(query, values)]
         return []
 
     def one(self, query: str, *values: Any) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lindley.app.files import ENDINGS
+from lindley.app.headers import doubt
 from lindley.app.look import column_names, settings_of, told
 from lindley.casework.laboratory import READING, read_notes
 from lindley.casework.log import Log, read_log
@@ -25,7 +26,7 @@ from lindley.experiment.config import DataConfig
 from lindley.files import write_atomically
 from lindley.settings import speaking
 from lindley.shown import read_json, visible
-from lindley.system.header import read_system, table_of
+from lindley.system.header import read_header, read_system, table_of
 from lindley.table.findings import Finding, TableError
 from lindley.table.read import column_parts, file_rows
 from lindley.table.table import Table
@@ -50,7 +51,8 @@ def notes(given: Mapping[str, str]) -> dict[str, str]:
 def evidence(trace: str, ref: str, system: str) -> dict[str, Any]:
     """Both sides of a draft as the command would read them: folders of files, and the features of a system."""
     with speaking("shell"):
-        wanted = table_of(read_system(Path(system)), Path(system).name)
+        data = read_system(Path(system))
+        wanted = table_of(data, Path(system).name)
         if wanted is None:
             raise LindleyError("The header of this system does not read. Choose another system.")
         sides = {name: _side(Path(folder), wanted) for name, folder in (("trace", trace), ("ref", ref))}
@@ -64,6 +66,7 @@ def evidence(trace: str, ref: str, system: str) -> dict[str, Any]:
         ],
         "transform": wanted["transform"],
         "reference": None if wanted["reference"] is None else visible(wanted["reference"]),
+        "doubt": doubt(read_header(data, Path(system).name)[1]),
         "shared": bool(digests[0] & digests[1]),
         "usable": all(side["usable"] for side in sides.values()) and not digests[0] & digests[1],
     }

@@ -8,9 +8,11 @@ anew) gets the answer of the first time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import re
 import secrets
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 
@@ -108,7 +110,7 @@ async def _once(request: Request, form: Form, act: Act) -> Response:
         answer = await act(request, form)
         if not isinstance(answer, str):
             return answer
-        with bench.database.change() as database:
+        with contextlib.suppress(sqlite3.Error), bench.database.change() as database:  # what was done is done
             database.execute("INSERT INTO once VALUES (?, ?, ?)", (key, answer, time.time()))
         return _follow(request, answer)
 

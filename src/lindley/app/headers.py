@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from lindley.app.look import settled
 from lindley.casework.laboratory import load_criteria
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
 from lindley.settings import speaking
 from lindley.shown import visible
-from lindley.system.header import read_header, read_system, table_of
+from lindley.system.header import may_say_nothing, read_header, read_system, table_of
 from lindley.system.names import ModelName
 
-__all__ = ["criteria", "headers", "plan_training", "plan_validation"]
+__all__ = ["criteria", "doubt", "headers", "plan_reading", "plan_training", "plan_validation"]
 
 LONGEST = 300
 """Letters of a text of a header that are shown."""
@@ -83,7 +84,17 @@ def _facts(header: Mapping[str, Any], data: bytes, name: str) -> dict[str, Any]:
         ],
         "updates": _text(_map(about.get("updates")).get("file")),
         **{name: _number(validation.get(name)) for name in ("cllr", "cllr_min", "cllr_cal")},
+        "doubt": doubt(header),
     }
+
+
+def doubt(header: Mapping[str, Any]) -> list[float | int] | None:
+    """Cllr and its interval of a system that may say nothing, by its own validation; else nothing."""
+    validation = _map(_map(header.get("about")).get("validation"))
+    ends = _list(validation.get("cllr_interval"))[:2]
+    figures = [each for each in map(_number, [validation.get("cllr"), *ends]) if each is not None]
+    said = dict(zip(("cllr", "cllr_interval"), (figures[0], figures[1:]), strict=True)) if figures else {}
+    return figures if said and may_say_nothing(said) else None
 
 
 def _words(model: str) -> list[str]:
@@ -114,8 +125,15 @@ def plan_training(path: str, reading: Mapping[str, Any], model: str) -> dict[str
     """What would be trained on, or why it cannot be: told before it waits in the queue."""
     with speaking("shell"):
         ModelName.parse(model)
-        table = _described(path, reading).with_profile().load()
-        return {"sources": len(table.sources), "features": len(table.features)}
+        described = _described(path, reading).with_profile()
+        table = described.load()
+        return {"sources": len(table.sources), "features": len(table.features), "reading": settled(described)}
+
+
+def plan_reading(path: str, reading: Mapping[str, Any], used: Sequence[str]) -> dict[str, Any]:
+    """How a table is read now; ``used`` are the options that count."""
+    with speaking("shell"):
+        return {"reading": settled(_described(path, reading).with_profile(used))}
 
 
 def plan_validation(
@@ -124,12 +142,11 @@ def plan_validation(
     """Whether a table can be read for every one of the systems; ``used`` are the options that then count."""
     with speaking("shell"):
         described = _described(path, {name: reading[name] for name in reading if name in used}).with_profile(used)
-        found = {}
         for system in systems:
             wanted = table_of(read_system(system), system)
             if wanted is not None:
-                found = {"sources": len(described.load(**wanted).sources)}
-        return found
+                described.load(**wanted)
+        return {"reading": settled(described)}
 
 
 def _described(path: str, reading: Mapping[str, Any]) -> DataConfig:

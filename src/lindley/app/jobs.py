@@ -9,12 +9,20 @@ A job is a command line of ``lindley``; what the bench does, a command could hav
 How a job ended is read from the events, and not from the process: a server that was killed and started again finds a process
 that is still at work and waits for it, or sees how it ended meanwhile. One that ended without a word was killed: it is
 *broken*, and can go on where its command can (a run does what is missing in its folder), or start again.
+
+What a job reads belongs to it: its command says everything that can be said otherwise later, and it holds the digests of its
+files. If one of them is another file when its turn comes, it is not started.
+
+Where something cannot be written down, as on a full disk, the queue stays as it is, pages say so, and it is tried again until
+it can: nothing is lost, and no job is started meanwhile.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -25,11 +33,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import psutil
 
-from lindley.app.database import Database
+from lindley.app.database import Database, is_full
+from lindley.errors import LindleyError
 from lindley.files import write_whole
 from lindley.settings import option_value
 
@@ -43,6 +52,8 @@ LOOK = 0.2
 """Seconds between two looks at the process."""
 GRACE = 5.0
 """Seconds that a process has to end by itself when it is told to."""
+PAUSE = 2.0
+"""Seconds until what could not be written is tried again."""
 MOST_TOLD = 200
 """Events of warnings and errors that a page shows."""
 
@@ -135,18 +146,28 @@ class Queue:
         self._cancelled: set[int] = set()
         self._events: dict[int, Events] = {}
         self._thread: threading.Thread | None = None
+        self.trouble = ""  # why the queue waits, where something cannot be written
+        self._unwritten: tuple[int, dict[str, Any]] | None = None  # a job, and what became of it
 
     # what pages ask
 
     def job(self, number: int) -> Job | None:
         """One job, by its number."""
         row = self.database.one("SELECT * FROM jobs WHERE id = ?", number)
-        return None if row is None else Job.of(row)
+        return None if row is None else self._job(row)
 
     def jobs(self, *kinds: str) -> list[Job]:
         """All jobs of some kinds, or all; the latest first."""
         rows = self.database.all("SELECT * FROM jobs ORDER BY id DESC")
-        return [Job.of(row) for row in rows if not kinds or row["kind"] in kinds]
+        return [self._job(row) for row in rows if not kinds or row["kind"] in kinds]
+
+    def _job(self, row: Mapping[str, Any]) -> Job:
+        unwritten = self._unwritten
+        return Job.of({**row, **unwritten[1]} if unwritten is not None and unwritten[0] == row["id"] else row)
+
+    def is_unwritten(self, job: Job) -> bool:
+        """Whether what became of a job is known here, and nowhere else."""
+        return self._unwritten is not None and self._unwritten[0] == job.id
 
     def place(self, number: int) -> Path:
         """The folder of a job."""
@@ -174,22 +195,27 @@ class Queue:
         *,
         output: str | None = None,
         about: Mapping[str, Any] | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> Job:
-        """Put a command at the end of the queue; one that waits or is at work already is not added again."""
+        """Put a command at the end of the queue; one that waits or is at work already is not added again.
+
+        ``files``: those that it reads, in the bench's folder, and their SHA-256 now.
+        """
         text = json.dumps(list(command))
+        about = {**(about or {}), "files": dict(files or {})}
         with self.database.change() as database:
             same = database.execute(
                 "SELECT id FROM jobs WHERE command = ? AND state IN ('waiting', 'running')", (text,)
             ).fetchone()
             if same is None:
-                values = (kind, title, text, output, json.dumps(dict(about or {})), now())
+                values = (kind, title, text, output, json.dumps(about), now())
                 added = database.execute(
                     "INSERT INTO jobs (kind, title, command, output, about, state, added) "
                     "VALUES (?, ?, ?, ?, ?, 'waiting', ?)",
                     values,
                 )
-        number = int(added.lastrowid or 0) if same is None else int(same["id"])
-        self._write(number)
+            number = int(added.lastrowid or 0) if same is None else int(same["id"])
+            self._write(number)
         self._wake.set()
         job = self.job(number)
         assert job is not None
@@ -204,7 +230,7 @@ class Queue:
                 "WHERE id = ? AND state IN ('failed', 'cancelled', 'broken')",
                 (number,),
             )
-        self._write(number)
+            self._write(number)
         self._wake.set()
 
     def cancel(self, number: int) -> None:
@@ -214,9 +240,9 @@ class Queue:
                 "UPDATE jobs SET state = 'cancelled', ended = ? WHERE id = ? AND state = 'waiting'", (now(), number)
             )
             running = database.execute("SELECT id FROM jobs WHERE id = ? AND state = 'running'", (number,)).fetchone()
+            self._write(number)
         if not waiting.rowcount and running is not None:
             self._cancelled.add(number)
-        self._write(number)
         self._wake.set()
 
     # the work
@@ -234,24 +260,47 @@ class Queue:
             self._thread.join(2 * GRACE + 5)
 
     def _work(self) -> None:
-        for row in self.database.all("SELECT * FROM jobs WHERE state = 'running' ORDER BY id"):
-            process = _still_running(row["process"], row["process_started"])
-            self._watch(row["id"], process)
         while not self._stop.is_set():
-            waiting = self.database.one("SELECT * FROM jobs WHERE state = 'waiting' ORDER BY id LIMIT 1")
-            if waiting is None:
-                self._wake.wait(30)
-                self._wake.clear()
+            try:
+                row = self.database.one(
+                    "SELECT * FROM jobs WHERE state IN ('running', 'waiting') ORDER BY state = 'waiting', id LIMIT 1"
+                )
+                if row is not None:
+                    self._do(row)
+                else:
+                    self._wake.wait(30)
+                    self._wake.clear()
+            except Exception as error:  # whatever it is, the queue goes on
+                self._wait(error)
+
+    def _do(self, row: Mapping[str, Any]) -> None:
+        try:
+            if row["state"] == "running":  # that an earlier server left
+                self._watch(row["id"], _still_running(row["process"], row["process_started"]))
             else:
-                try:
-                    self._watch(waiting["id"], self._begin(waiting))
-                except Exception as error:  # the others in the queue have nothing to do with it
-                    reason = getattr(error, "strerror", None) or type(error).__name__
-                    self._end(
-                        waiting["id"], "failed", f"The command could not be started, or not be watched: {reason}."
-                    )
+                self._watch(row["id"], self._begin(row))
+        except LindleyError as error:
+            self._end(row["id"], "failed", str(error))
+        except Exception as error:  # the others in the queue have nothing to do with it
+            if is_full(error):  # it could not begin
+                self._wait(error)
+                if (job := self.job(row["id"])) is not None and job.state == "running":
+                    self._record(row["id"], state="waiting", started=None, process=None)
+                return
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            self._end(row["id"], "failed", f"The command could not be started, or not be watched: {reason}.")
+
+    def _require_files(self, row: Mapping[str, Any]) -> None:
+        """Refuse to begin with other files than those that the job was asked for with."""
+        for name, sha256 in json.loads(row["about"]).get("files", {}).items():
+            digest = ""
+            with suppress(OSError), open(self.folder / name, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != sha256:
+                raise LindleyError(f"{name} is not the file any more that this was asked for with. Ask for it anew.")
 
     def _begin(self, row: Mapping[str, Any]) -> psutil.Process:
+        self._require_files(row)
         place = self.place(row["id"])
         place.mkdir(parents=True, exist_ok=True)
         (place / EVENTS).unlink(missing_ok=True)
@@ -263,6 +312,7 @@ class Queue:
             separate = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
         with self.database.change() as database:  # first: if the machine goes off now, it is known to have begun
             database.execute("UPDATE jobs SET state = 'running', started = ? WHERE id = ?", (now(), row["id"]))
+            self._write(row["id"])
         with open(place / OUTPUT, "wb") as output:
             started = psutil.Popen(
                 [*PROGRAM, *json.loads(row["command"])],
@@ -270,12 +320,16 @@ class Queue:
             )  # fmt: skip
         with suppress(psutil.Error):  # pages come first
             started.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
-        with self.database.change() as database:
-            database.execute(
-                "UPDATE jobs SET process = ?, process_started = ? WHERE id = ?",
-                (started.pid, started.create_time(), row["id"]),
-            )
-        self._write(row["id"])
+        try:
+            with self.database.change() as database:
+                database.execute(
+                    "UPDATE jobs SET process = ?, process_started = ? WHERE id = ?",
+                    (started.pid, started.create_time(), row["id"]),
+                )
+                self._write(row["id"])
+        except Exception:
+            _end_tree(started)
+            raise
         return started
 
     def _watch(self, number: int, process: psutil.Process | None) -> None:
@@ -300,8 +354,11 @@ class Queue:
                 return
             time.sleep(LOOK)
         progress = self.progress(number)
-        if progress.status is not None:
-            done = progress.status in (0, 1)  # 1 is an answer too: a criterion fails; after an error it is 2
+        status = progress.status
+        if status is None and isinstance(process, psutil.Popen) and process.returncode == 0:
+            status = 0  # its last word could not be written
+        if status is not None:
+            done = status in (0, 1)  # 1 is an answer too: a criterion fails; after an error it is 2
             self._end(number, "done" if done else "failed", "" if done else progress.error)
         elif number in self._cancelled:
             self._end(number, "cancelled", "")
@@ -314,12 +371,32 @@ class Queue:
 
     def _end(self, number: int, state: State, said: str) -> None:
         self._cancelled.discard(number)
-        with self.database.change() as database:
-            database.execute(
-                "UPDATE jobs SET state = ?, said = ?, ended = ?, process = NULL WHERE id = ?",
-                (state, said, now(), number),
-            )
-        self._write(number)
+        self._record(number, state=state, said=said, ended=now(), process=None)
+
+    def _record(self, number: int, **columns: Any) -> None:
+        """Write down what became of a job, however long it takes until that can be done.
+
+        A server that is closed meanwhile finds out when it is started again.
+        """
+        changed = ", ".join(f"{name} = ?" for name in columns)
+        self._unwritten = number, columns
+        while True:
+            try:
+                with self.database.change() as database:
+                    database.execute(f"UPDATE jobs SET {changed} WHERE id = ?", (*columns.values(), number))
+                    self._write(number)
+            except (OSError, sqlite3.Error, LindleyError) as error:
+                self._wait(error)
+                if not self._stop.is_set():
+                    continue
+            self._unwritten = None
+            return
+
+    def _wait(self, error: Exception) -> None:
+        """Say on the pages why nothing goes on, and wait a moment."""
+        self.trouble = str(getattr(error, "strerror", None) or error or type(error).__name__)
+        self._stop.wait(PAUSE)
+        self.trouble = ""
 
     def _write(self, number: int) -> None:
         """The job as a file, from which the database can be made again."""
@@ -329,21 +406,23 @@ class Queue:
             if row is not None:
                 place.mkdir(parents=True, exist_ok=True)
                 told = {**row, "command": json.loads(row["command"]), "about": json.loads(row["about"])}
+                self.database.keep(place / JOB)
                 write_whole(place / JOB, (json.dumps(told, indent=1) + "\n").encode())
 
     def rebuild(self) -> None:
-        """Fill an empty list of jobs from their folders; those that were at work are looked at by `start`."""
+        """Make the list of jobs say what their folders say; those that were at work are looked at by `start`."""
+        known = {row["id"]: row for row in self.database.all("SELECT * FROM jobs")}
         for path in sorted((self.folder / "jobs").glob(f"*/{JOB}")):
-            with suppress(OSError, ValueError, KeyError, TypeError):
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.IntegrityError):
                 row = json.loads(path.read_bytes())
                 row = {**row, "command": json.dumps(row["command"]), "about": json.dumps(row["about"])}
-                Job.of(row)
-                names = ", ".join(COLUMNS)
-                marks = ", ".join("?" for _ in COLUMNS)
+                job = Job.of(row)
+                if str(job.id) != path.parent.name or job.state not in get_args(State) or row == known.get(job.id):
+                    continue
                 with self.database.change() as database:
-                    database.execute(
-                        f"INSERT OR IGNORE INTO jobs ({names}) VALUES ({marks})", [row[name] for name in COLUMNS]
-                    )
+                    marks = ", ".join("?" for _ in COLUMNS)
+                    values = [row[name] for name in COLUMNS]
+                    database.execute(f"INSERT OR REPLACE INTO jobs ({', '.join(COLUMNS)}) VALUES ({marks})", values)
 
 
 COLUMNS = (

@@ -26,7 +26,7 @@ from lindley.table.table import Table
 from lindley.table.units import split_unit
 from lindley.table.workbook import read_once
 
-__all__ = ["column_names", "keep", "look", "plan", "settings_of", "told"]
+__all__ = ["column_names", "keep", "look", "plan", "settings_of", "settled", "told"]
 
 FIRST = 12
 """Rows that are always shown."""
@@ -99,9 +99,15 @@ def plan(path: str, reading: Mapping[str, Any], models: Sequence[str], splits: i
         "experiment": {"models": list(models)},
     }
     experiment = load_experiment("demo", overrides)
-    table = experiment.data.with_profile().load()
+    described = experiment.data.with_profile()
+    table = described.load()
     make_split(table, experiment.protocol, 0)
-    return {"name": table.name, "sources": len(table.sources), "rows": list(experiment.rows)}
+    return {"sources": len(table.sources), "reading": settled(described)}
+
+
+def settled(described: DataConfig) -> dict[str, Any]:
+    """All options by which a table is read now, also those kept beside it: what is kept later changes none of them."""
+    return {**_listed(described), "no_profile": True}
 
 
 def _tuples(reading: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from functools import cache
@@ -18,6 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from lindley.app.bench import Bench
+from lindley.app.database import is_full
 from lindley.app.forms import Form, new_key, post
 from lindley.app.guard import REPORT_POLICY
 from lindley.app.words import LANGUAGES, Words
@@ -136,6 +138,16 @@ async def _refused(request: Request, error: Exception) -> Response:
     return page(request, "refused.html", status, problem=said)
 
 
+async def _unwritten(request: Request, error: Exception) -> Response:
+    """A full disk: nothing was done."""
+    if not is_full(error):
+        return await _unforeseen(request, error)
+    said = words(request)("The disk is full: nothing was done. Make room, and do it once more.")
+    if request.headers.get("hx-request") == "true":
+        return HTMLResponse(part(request, "problem.html", problem=said), 507)
+    return page(request, "refused.html", 507, problem=said)
+
+
 async def _unforeseen(request: Request, error: Exception) -> Response:
     return page(request, "refused.html", 500, problem=request.app.state.bench.unforeseen(error))
 
@@ -162,7 +174,13 @@ def make_site(bench: Bench) -> Starlette:
             post("/language", _choose_language, once=False),
             *ROUTES,
         ],
-        exception_handlers={HTTPException: _refused, LindleyError: _refused, Exception: _unforeseen},
+        exception_handlers={
+            HTTPException: _refused,
+            LindleyError: _refused,
+            OSError: _unwritten,
+            sqlite3.Error: _unwritten,
+            Exception: _unforeseen,
+        },
         lifespan=at_work,
     )
     site.state.bench = bench

@@ -17,6 +17,7 @@ from lindley.llrs import Floats
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
 from lindley.shown import in_marks
+from lindley.system.header import may_say_nothing
 from lindley.system.system import System, row_digests
 from lindley.table.findings import Finding
 from lindley.table.splits import Side
@@ -28,6 +29,7 @@ __all__ = [
     "check_items",
     "check_llr",
     "check_sides",
+    "check_system",
     "in_languages",
     "known_rows",
     "looks_foreign",
@@ -78,6 +80,17 @@ _CHANCE = {
     "en": "Equal measurements are among the training data as well, so that it may be chance.",
     "nl": "Ook in de trainingsgegevens staan gelijke metingen, zodat het toeval kan zijn.",
 }
+_DOUBTED = {
+    "en": "An LR would be no evidence: train a system on more sources, with a calibration, or with another model. "
+    f"{setting('force')} gives an LR all the same, and the report says so.",
+    "nl": "Een LR zou geen bewijs zijn: train een systeem op meer bronnen, met een kalibratie, of met een ander model. "
+    f"{setting('force')} geeft toch een LR, en het rapport vermeldt dat.",
+}
+_DOUBT_FORCED = {
+    "en": "There is an LR because it was asked for all the same: do not take it for evidence.",
+    "nl": "Er is een LR omdat daar toch om is gevraagd: zie hem niet als bewijs.",
+}
+_INTERVAL = {"en": " (95 % interval {} to {})", "nl": " (95%-interval {} tot {})"}
 _BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "onder"}}
 
 
@@ -102,6 +115,23 @@ class Remark:
     def to_json(self) -> dict[str, object]:
         """For ``--json``."""
         return {"code": self.code, "message": self.message, "which": self.which, "items": list(self.items)}
+
+
+def check_system(system: System, *, force: bool = False) -> list[Remark]:
+    """Whether the system says anything, by its own validation; ``force``: a warning in place of a refusal."""
+    validation = system.about.get("validation", {})
+    if not (validation and may_say_nothing(validation)):
+        return []
+    ends = [in_languages(end, 3) for end in validation.get("cllr_interval") or ()]
+    interval = {
+        language: form.format(*(end[language] for end in ends)) if ends else "" for language, form in _INTERVAL.items()
+    }
+    then = _DOUBT_FORCED if force else _DOUBTED
+    return [
+        _remark(
+            "uninformative", None, (), not force, cllr=in_languages(validation["cllr"], 3), interval=interval, then=then
+        )
+    ]
 
 
 def check_items(system: System, side: Side, items: Table, which: Which, *, allow_outside: bool = False) -> list[Remark]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides
+from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides, check_system
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
@@ -305,6 +305,7 @@ def make_case(
     below_limit: BelowLimit | None = None,
     allow_outside: bool = False,
     allow_same_file: bool = False,
+    force: bool = False,
 ) -> Case:
     """Evaluate a case: one trace and one ref.
 
@@ -336,6 +337,8 @@ def make_case(
         allow_outside: give an LR of items that look like another unit or another method all the same; the report says so.
         allow_same_file: give an LR of one file, or of the same measurements, on both sides, as a test of the method; the report
             says so.
+        force: give an LR of a system that may say nothing by its own validation (a Cllr of 1 or more, or an interval that
+            reaches 1) all the same; the report says so.
 
     Raises:
         Refusal: if an LR would be meaningless; with every reason.
@@ -350,7 +353,7 @@ def make_case(
         "trace_number": trace_number, "ref_label": ref_label, "ref_number": ref_number, "h1": h1, "h2": h2,
     }  # fmt: skip
     notes = Notes(**read_notes(None, given), logo=None if logo is None else load_logo(logo))
-    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file, "force": force}
     return evaluate_case(system, traces, refs, load_scale(scale), language, notes, **allowed)
 
 
@@ -380,6 +383,7 @@ def evaluate_case(
     *,
     allow_outside: bool = False,
     allow_same_file: bool = False,
+    force: bool = False,
 ) -> Case:
     """One trace against one ref.
 
@@ -389,7 +393,7 @@ def evaluate_case(
     for evidence in (trace, ref):
         if len(evidence.labels) != 1:
             raise LindleyError(f"one {evidence.which} is needed, and there are {len(evidence.labels)}")
-    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
+    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file, force)
     explanation = explain(system, trace.side, ref.side)
     remarks += check_llr(explanation.log10_lr, explanation.bounds)
     notes = notes if notes is not None else Notes()
@@ -411,13 +415,14 @@ def evaluate_batch(
     notes: Notes | None = None,
     allow_outside: bool = False,
     allow_same_file: bool = False,
+    force: bool = False,
 ) -> Batch:
     """Every trace against every ref; ``scale`` and ``notes`` say what the propositions are, and what the case is called.
 
     Raises:
         Refusal: if an LR of any of them would be meaningless; with every reason.
     """
-    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file)
+    remarks = _checked(system, trace, ref, language, allow_outside, allow_same_file, force)
     llr = system.llr_sides(trace.side, ref.side)
     require_finite(llr)
     propositions = None if scale is None else scale.propositions[language]
@@ -435,9 +440,16 @@ def evaluate_batch(
 
 
 def _checked(
-    system: System, trace: Evidence, ref: Evidence, language: str, allow_outside: bool, allow_same_file: bool
+    system: System,
+    trace: Evidence,
+    ref: Evidence,
+    language: str,
+    allow_outside: bool,
+    allow_same_file: bool,
+    force: bool,
 ) -> list[Remark]:
-    remarks = [
+    remarks = check_system(system, force=force)
+    remarks += [
         remark
         for evidence in (trace, ref)
         for remark in check_items(system, evidence.side, evidence.items, evidence.which, allow_outside=allow_outside)

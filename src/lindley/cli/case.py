@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -70,7 +71,14 @@ def case(
             ".csv or .json). A name without an ending is a folder: a report of every trace with every ref, and their matrix."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace the file of --out if it is there; and give an LR of a system that may say nothing by its own "
+            "validation (a Cllr of 1 or more, or an interval that reaches 1) all the same: the report says so.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     source_column: Annotated[
         str | None,
@@ -173,46 +181,54 @@ def case(
         system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         **told, logo=picture and Path(picture), allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
-        require_signature=require_signature, out=out,
+        require_signature=require_signature, force=(force and bool(loaded.doubt)) or None, out=out,
     )  # fmt: skip
     notes = Notes(**told, command=command, logo=drawn)
 
-    def keep(evaluated: Case | Batch, report: Path | None) -> None:
-        if log is None:
-            return
-        try:
-            add_to_log(log, [entry_of(evaluated, notes, report)])
-        except LindleyError as error:
-            written = "" if report is None else f" {report} was written, and is not in the log."
-            raise LindleyError(f"{error}{written}") from error
+    def keep(*made: tuple[Case | Batch, Path | None]) -> None:
+        if log is not None:
+            add_to_log(log, [entry_of(evaluated, notes, report) for evaluated, report in made])
 
-    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file}
+    allowed = {"allow_outside": allow_outside, "allow_same_file": allow_same_file, "force": force}
 
     def evaluate_pair(one: Evidence, other: Evidence) -> Case:
         return evaluate_case(loaded, one, other, words, language, notes, **allowed)
 
     if len(traces.labels) == len(refs.labels) == 1 and not into_folder:
-        with show_progress() as progress:
+        with show_progress() as progress, _all_or_none(out):
             progress.step("comparing trace and reference", "", 0.0)
             evaluated = evaluate_pair(traces, refs)
             if out is not None:
                 progress.step("drawing the report", "", 0.5)
             _write_case(evaluated, out, force)
-        keep(evaluated, out)
+            keep((evaluated, out))
         _show_case(evaluated, out, as_json)
         return
     _refuse_names_of_one(told, traces, refs)
-    with show_progress() as progress:
+    with show_progress() as progress, _all_or_none(None if into_folder else out):
         progress.step("comparing all traces with all references", "", 0.0)
         batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
         if out is not None and not into_folder:
             progress.step("writing the matrix", "", 0.5)
             _write_matrix(batch, out, force)
+        if not into_folder:
+            keep((batch, out))
     if out is not None and into_folder:
         _write_reports(batch, evaluate_pair, out, force, keep)
-    else:
-        keep(batch, out)
     _show_batch(batch, out, as_json)
+
+
+@contextmanager
+def _all_or_none(*paths: Path | None) -> Iterator[None]:
+    """Take away the files that the body has made, if it fails: reports that are in no log; and the command can be repeated."""
+    made = [path for path in paths if path is not None and not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):
+                path.unlink()
+        raise
 
 
 def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
@@ -257,7 +273,7 @@ def _write_reports(
     evaluate: Callable[[Evidence, Evidence], Case],
     folder: Path,
     force: bool,
-    keep: Callable[[Case, Path], None],
+    keep: Callable[..., None],
 ) -> None:
     """A report of every trace with every ref, and the matrix of them all, which leads to each."""
     from lindley.experiment.folder import writable_folder
@@ -269,15 +285,18 @@ def _write_reports(
     if there and not force:
         raise LindleyError(f"{folder / there[0]} is there already. Name another folder, or --force to replace it.")
     traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
-    with writable_folder(folder), show_progress() as progress:
+    made: list[tuple[Case, Path]] = []
+    places = [folder / name for name in (*matrices, *names.values())]
+    with writable_folder(folder), show_progress() as progress, _all_or_none(*places):
         for number, ((i, k), name) in enumerate(names.items()):
             progress.step("drawing the reports", f"step {number + 1} of {len(names)}", number / len(names))
             evaluated = evaluate(traces[i], refs[k])
             evaluated.write(folder / name, replace=force)
-            keep(evaluated, folder / name)
+            made.append((evaluated, folder / name))
         progress.step("writing the matrix", "", 0.99)
         for name in matrices:
             write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
+        keep(*made)
 
 
 def _show_batch(batch: Batch, out: Path | None, as_json: bool) -> None:

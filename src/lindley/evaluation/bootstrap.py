@@ -9,7 +9,7 @@ the difference of two systems, or of two numbers of measurements, is that of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from lindley.evaluation.metrics import cllr, cllr_min, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums, count_pairs
 from lindley.llrs import Floats, LLRs
 
-__all__ = ["LEVEL", "Estimate", "bootstrap", "draw_sources", "proportion", "replicates"]
+__all__ = ["LEVEL", "Estimate", "bootstrap", "bootstrap_llrs", "draw_sources", "proportion", "replicates"]
 
 LEVEL = 0.95
 """The share of the replicates that an interval holds, unless another is asked for."""
@@ -105,6 +105,38 @@ def bootstrap(
     if metric in (cllr_min, eer):
         return Estimate.of(replicates(grid, matrix, times, {"metric": metric})["metric"], level)
     return Estimate.of(np.array([metric(grid.llrs(matrix, row)) for row in times]), level)
+
+
+def bootstrap_llrs(llrs: LLRs, *, n: int = 1000, seed: int = 0, level: float = LEVEL) -> Estimate | None:
+    """Cllr of held-out pairs, with its interval over ``n`` resamplings of the groups of sources that they are of.
+
+    The models and the calibration stay as they are. There is no interval where it is not known of which sources the pairs are,
+    or where resamplings leave no pairs.
+    """
+    groups = np.unique([group for *_, trace, ref in llrs.matrices for group in (*trace.tolist(), *ref.tolist())])
+    if len(groups) < 2:
+        return None
+    draws = np.random.default_rng(seed).multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=n)
+    times = np.concatenate([np.ones((1, len(groups))), draws])
+    totals, at_same, at_different = np.zeros((4, n + 1)), 0, 0
+    for trace, ref, trace_group, ref_group in llrs.matrices:
+        grid = PairGrid.of(trace, ref)
+        same, different = slice(at_same, at_same + grid.n_same), slice(at_different, at_different + grid.n_different)
+        at_same, at_different = same.stop, different.stop
+        matrix = np.empty(grid.is_same.shape)
+        matrix[grid.is_same], matrix[~grid.is_same] = llrs.same[same], llrs.different[different]
+        if llrs.different_weight is not None:
+            weight = np.zeros(matrix.shape)
+            weight[~grid.is_same] = llrs.different_weight[different]
+            grid = replace(grid, weight=weight)
+        group_of = dict(
+            zip([*trace.tolist(), *ref.tolist()], [*trace_group.tolist(), *ref_group.tolist()], strict=True)
+        )
+        member = np.searchsorted(groups, [group_of[name] for name in grid.names.tolist()])
+        totals += PairSums.costs(grid, matrix).totals(times[:, member])
+    cost_same, n_same, cost_different, n_different = totals[:, (totals[1] > 0) & (totals[3] > 0)]
+    cllrs = 0.5 * (cost_same / n_same + cost_different / n_different)
+    return Estimate.of(cllrs, level) if len(cllrs) > 1 else None
 
 
 def draw_sources(

@@ -152,9 +152,14 @@ class PairSums:
 
         A row says how often every source counts. NaN where there are no pairs.
         """
-        n_same, n_different = self._count(times)
+        same, n_same, different, n_different = self.totals(times)
         with np.errstate(invalid="ignore"):  # 0/0
-            return times @ self.same / n_same, np.sum(times @ self.different * times, axis=-1) / n_different
+            return same / n_same, different / n_different
+
+    def totals(self, times: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """The sum over the same-source pairs and their number, and both of the different-source pairs, for every row."""
+        n_same, n_different = self._count(times)
+        return times @ self.same, n_same, np.sum(times @ self.different * times, axis=-1), n_different
 
     def _count(self, times: Floats) -> tuple[Floats, Floats]:
         """`count_pairs`, with the weights of the different-source pairs."""

@@ -63,6 +63,7 @@ def render_case(case: Case) -> str:
         reported=ratio_text(said.log10_lr_bounded, language),
         propositions=sentences(case.propositions),
         remarks=[remark.in_language(language) for remark in case.remarks],
+        urgent=[remark.in_language(language) for remark in case.remarks if remark.code == "uninformative"],
         notes=[note for evidence in sides for note in evidence.notes],
         measured=_measured(case),
         blocks={e.which: _blocks(len(e.items.values)) for e in sides},

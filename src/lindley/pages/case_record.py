@@ -424,7 +424,7 @@ def case_of(record: Record, system: System, logo: bytes = b"") -> Case:
     """
     trace, ref = (_evidence(system, which, item) for which, item in record.sides)
     # What was refused, or asked for all the same, is told by the warnings of the report.
-    allowed = {"allow_outside": True, "allow_same_file": True}
+    allowed = {"allow_outside": True, "allow_same_file": True, "force": True}
     scale = record.words or load_scale("nfi")
     return evaluate_case(system, trace, ref, scale, record.verbal.language, record.notes(logo), **allowed)
 

@@ -223,10 +223,12 @@ def describe_training(system: System) -> str:
     about = system.about
     data, validation = about["data"], about["validation"]
     replicates = f"{about['bootstrap']} replicates tell how sure it is"
-    paragraphs = [
+    paragraphs = [system.doubt] if system.doubt else []
+    paragraphs += [
         f"{system.name}, trained on {data['rows']:,} measurements of {data['sources']:,} sources in {len(system.features)} "
         f"features; {replicates if about['bootstrap'] else 'without replicates, no LR has an interval'}.",
-        f"Validation, by {validation['how']}: Cllr {number(validation['cllr'])} (0 is perfect, 1 says nothing), of which "
+        f"Validation, by {validation['how']}: Cllr {number(validation['cllr'])} ({_cllr_interval(validation)}0 is "
+        f"perfect, 1 says nothing), of which "
         f"{number(validation['cllr_min'])} for want of discrimination and {number(validation['cllr_cal'])} for want of "
         f"calibration. Of {validation['pairs_same']:,} same-source pairs {_share(validation['misleading_same'])} had an LR "
         f"below 1; of {validation['pairs_different']:,} different-source pairs {_share(validation['misleading_different'])} "
@@ -247,6 +249,15 @@ def describe_training(system: System) -> str:
         )
     paragraphs.append(_gives_away(system))
     return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+
+
+def _cllr_interval(validation: Mapping[str, Any]) -> str:
+    if "cllr_interval" not in validation:  # of a system of lindley 0.2 or before
+        return ""
+    ends = validation["cllr_interval"]
+    if ends is None:
+        return "no interval, for want of groups of sources or because of too many pairs; "
+    return f"95 % interval {number(ends[0])} to {number(ends[1])}; "
 
 
 def _share(misleading: float) -> str:

@@ -157,6 +157,7 @@ def _page(batch: Batch, reports: Mapping[tuple[int, int], str], side_by_side: in
         rows=rows,
         blocks=[range(first, min(first + step, refs)) for first in range(0, refs, step)],
         remarks=[remark.in_language(batch.language) for remark in batch.remarks],
+        urgent=[remark.in_language(batch.language) for remark in batch.remarks if remark.code == "uninformative"],
         files=[(own(name), own(digest)) for name, digest in _files(batch)],
         version=__version__,
     )

@@ -341,7 +341,7 @@ def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> L
         same = np.concatenate([llr[here] for llr, here in zip(matrices, is_same, strict=True)])
         different = np.concatenate([llr[~here] for llr, here in zip(matrices, is_same, strict=True)])
         is_mate = np.concatenate([part.is_mate[~here] for part, here in zip(parts, is_same, strict=True)])
-        return LLRs(same, different, None, weigh_mates(is_mate, mates))
+        return LLRs(same, different, None, weigh_mates(is_mate, mates), tuple(part.names for part in parts))
     weights = weights_of_mates(sum(part.n_mates for part in parts), sum(part.n_different for part in parts), mates)
     return compress_several([_blocks(model, part, weights) for model, part in folds])
 

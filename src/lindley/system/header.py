@@ -12,7 +12,17 @@ from typing import Any, NoReturn
 from lindley.errors import LindleyError
 from lindley.shown import CONTROLS, read_json
 
-__all__ = ["FORMAT", "KEY", "OLDEST", "not_held", "printable", "read_header", "read_system", "table_of"]
+__all__ = [
+    "FORMAT",
+    "KEY",
+    "OLDEST",
+    "may_say_nothing",
+    "not_held",
+    "printable",
+    "read_header",
+    "read_system",
+    "table_of",
+]
 
 FORMAT = "lindley-system/5"
 OLDEST = 3
@@ -99,6 +109,15 @@ def table_of(data: bytes, name: str) -> dict[str, Any] | None:
     except (AttributeError, KeyError, TypeError, RecursionError):
         return None
     return {"features": features, "units": units, "transform": said["transform"], "reference": reference}
+
+
+def may_say_nothing(validation: Mapping[str, Any]) -> bool:
+    """Whether the validation of a system on its own sources gives a Cllr of 1 or more, or an interval that reaches 1.
+
+    1 is the Cllr of a system that gives every pair an LR of 1, to the last digits. Systems of lindley 0.2 and before have no
+    interval.
+    """
+    return bool(max([validation["cllr"], *(validation.get("cllr_interval") or ())]) >= 1 - 1e-9)
 
 
 def _plain(part: Any) -> Any:

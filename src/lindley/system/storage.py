@@ -220,6 +220,13 @@ def _require_facts(system: System, about: Mapping[str, Any]) -> None:
     if not all(isinstance(value, float) and value > -1e-9 for value in figures):
         raise ValueError("figures of the validation")
     cllr, least, rest, *misleading = figures
+    interval = validation.get("cllr_interval")
+    if interval is not None and not (
+        isinstance(interval, list)
+        and [type(end) for end in interval] == [float] * 2
+        and 0 <= interval[0] <= interval[1]
+    ):
+        raise ValueError("the interval of its Cllr")
     # a misleading LR costs one bit at least
     if max(*misleading, least) > 1 or cllr < sum(misleading) / 2 - 1e-9 or abs(cllr - least - rest) > 1e-9:
         raise ValueError("figures of the validation contradict each other")

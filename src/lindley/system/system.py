@@ -29,7 +29,8 @@ from lindley.models.fitting import require_device
 from lindley.models.gaussianise import Gaussianiser
 from lindley.models.pairs import distinct_items, score_pairs
 from lindley.models.two_level import PairModel, score, score_there, take_runs
-from lindley.system.header import FORMAT, OLDEST, printable, read_system
+from lindley.settings import setting, spoken
+from lindley.system.header import FORMAT, OLDEST, may_say_nothing, printable, read_system
 from lindley.system.names import ModelName
 from lindley.system.signature import verify
 from lindley.system.storage import (
@@ -143,6 +144,19 @@ class System:
     def calibration(self) -> Chain:
         """The post-hoc calibration of the first run; it has no steps where the LR is the model's own."""
         return self.calibrations[0]
+
+    @property
+    def doubt(self) -> str:
+        """Why it may say nothing, by its own validation, or no text: `lindley.make_case` refuses such a system."""
+        validation = self.about.get("validation")
+        if not validation or not may_say_nothing(validation):
+            return ""
+        ends = validation.get("cllr_interval")
+        interval = f" (95 % interval {ends[0]:.3f} to {ends[1]:.3f})" if ends else ""
+        return spoken(
+            f"By its own validation this system may say nothing: Cllr {validation['cllr']:.3f}{interval}, where 1 is that of a "
+            f"system that says nothing. No case is evaluated with it unless {setting('force')} asks for that."
+        )
 
     @property
     def bounds(self) -> tuple[float, float]:

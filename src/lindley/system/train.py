@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from lindley.calibration import Elub
 from lindley.errors import LindleyError
+from lindley.evaluation.bootstrap import bootstrap_llrs
 from lindley.evaluation.metrics import summary
 from lindley.llrs import LLRs
 from lindley.models.classical import estimate_moments
@@ -35,7 +36,7 @@ from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, mate_sh
 from lindley.table.table import Table
 from lindley.version import __version__
 
-__all__ = ["Trained", "disguised", "fit_table", "shapes_in", "train"]
+__all__ = ["DoubtWarning", "Trained", "disguised", "fit_table", "shapes_in", "train"]
 
 VALIDATION = 1 / 3
 """Of the sources, kept from a network."""
@@ -44,6 +45,12 @@ PRIVATE_SHARE = 0.1
 """Of the variance between sources that is noise in a private system."""
 SHAPE_MOST, SHAPE_SHARE, SHAPE_SOURCES = 6, 0.5, 20
 """Bounds of a case of several measurements come from pairs like it, of so many measurements in all, and of so many sources."""
+
+
+class DoubtWarning(UserWarning):
+    """A system may say nothing, by its own validation."""
+
+
 Rows = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Progress = Callable[[str, str, float], None]
@@ -79,6 +86,9 @@ def train(
     Raises:
         LindleyError: if the table has too few sources, or the model cannot be explained in a case.
 
+    Warns:
+        DoubtWarning: if the system may say nothing, by its own validation.
+
     >>> system = lindley.train(lindley.read_table("glass.csv"))  # doctest: +SKIP
     >>> system  # doctest: +SKIP
     <System robust: 10 features, 326 sources, log10 LR -2.81 to 3.42>
@@ -113,7 +123,9 @@ def train(
     system, llrs = trained.stage.system, trained.stage.held_out[0]
     shapes = tuple(zip(trained.shapes, map(_bounds, trained.stage.also), strict=True))
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
-    metrics = {key: float(value) if np.isfinite(value) else None for key, value in summary(llrs).items()}
+    metrics: dict[str, Any] = {key: float(v) if np.isfinite(v) else None for key, v in summary(llrs).items()}
+    interval = bootstrap_llrs(llrs, seed=seed)
+    metrics["cllr_interval"] = None if interval is None else [interval.lower, interval.upper]
     about = {
         "model": str(name),
         "created": today(),
@@ -142,11 +154,11 @@ def train(
     with telling_singular(name, table):
         known = _known_sources(system, to_learn)
     progress("done", "", 1.0)
-    return replace(
-        system,
-        casework=Casework(_bounds(llrs), known, () if private else row_digests(table.values), shapes),
-        about=about,
-    )
+    casework = Casework(_bounds(llrs), known, () if private else row_digests(table.values), shapes)
+    system = replace(system, casework=casework, about=about)
+    if system.doubt:
+        warnings.warn(system.doubt, DoubtWarning, stacklevel=2)
+    return system
 
 
 def _origin(table: Table) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
-from lindley.llrs import LLRs
+from lindley.llrs import LLRs, Names
 from lindley.table.scaling import Scaling
 from lindley.table.table import Table
 
@@ -312,7 +312,13 @@ class Part:
 
     def llrs(self, matrix: Floats) -> LLRs:
         """LLRs of all pairs (traces, refs) by hypothesis, each with its weight."""
-        return LLRs.from_matrix(matrix, self.trace.source, self.ref.source, self.weight)
+        llrs = LLRs.from_matrix(matrix, self.trace.source, self.ref.source, self.weight)
+        return replace(llrs, matrices=(self.names,))
+
+    @property
+    def names(self) -> Names:
+        """The sources of the rows and of the columns of its pairs, and their groups."""
+        return self.trace.source, self.ref.source, *self._groups_of_sides
 
 
 @dataclass(frozen=True, eq=False)

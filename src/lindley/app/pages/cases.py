@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from lindley.app.approvals import approved, systems
+from lindley.app.approvals import approved, was_approved, withdrawn
 from lindley.app.cases import NOTES, SIDES, TRYOUT, Case, Chosen, Side
 from lindley.app.forms import Form, post
 from lindley.app.jobs import Job, typed
@@ -298,6 +298,8 @@ async def start(request: Request, form: Form) -> Response | str:
         found = await _evidence(request, case)
         if not found["usable"] or _one_label(case, found) is not None:
             raise LindleyError(t("The case cannot be computed as it is: see below."))
+        if found["doubt"] and form.text("force") != "yes":
+            raise LindleyError(t("This system may say nothing, by its own validation: see below."))
         items = {side: found[side]["items"] for side in SIDES}
         bench.cases.begin(case, seen, items, _title(t, case, items))
     except LindleyError as error:
@@ -351,9 +353,10 @@ def _doubts(request: Request, case: Case, job: Job, found: Mapping[str, Any]) ->
         if each["doubt"]:
             doubts.append(f"{name}: {each['doubt']}")
     if not case.tryout and case.system is not None:
-        now_there = next((each for each in systems(bench) if each.relative == case.system.relative), None)
-        last = None if now_there is None else now_there.last
-        if last is not None and last.what == "withdrawn":
+        if not was_approved(bench, case.system):
+            doubts.append(t("No approval of the system is known any more."))
+        last = withdrawn(bench, case.system)
+        if last is not None:
             before = last.at <= (job.started or "")
             doubts.append(
                 t("The approval of the system was withdrawn on {date}, before this was computed.", date=last.at[:10])
@@ -565,9 +568,11 @@ async def try_out(request: Request, form: Form) -> str:
             bench.cases.add_file(case, side, Path(places[side]).name, file)
         bench.cases.read(wanted(bench, case.id), side, {"source_column": READING["source_column"]})
     if not bench.path(SYSTEM).is_file():
-        command = ["train", stored.relative, "--model", "tlm-kde+logistic", "--replicates", "20", *options_of(READING)]
+        reading = options_of({**READING, "no_profile": True})
+        command = ["train", stored.relative, "--model", "tlm-kde+logistic", "--replicates", "20", *reading]
         title = t("Try-out: a small system of simulated glass")
-        bench.queue.add("tryout", title, [*command, "--out", SYSTEM], output=SYSTEM, about={"case": case.id})
+        about, files = {"case": case.id}, {stored.relative: stored.sha256}
+        bench.queue.add("tryout", title, [*command, "--out", SYSTEM], output=SYSTEM, about=about, files=files)
     return f"/cases/{case.id}"
 
 

@@ -78,20 +78,28 @@ async def start(request: Request, form: Form) -> Response | str:
             raise LindleyError(t("Choose at least one model."))
         splits = _number(t("Splits"), form.text("splits"), 1, MOST_SPLITS)
         seed = _number(t("Seed"), form.text("seed"), 0, MOST_SEED)
-        name, data, reading, path = _table(request, form.text("table"))
-        await bench.reader.ask("plan", path=path, reading=reading, models=models, splits=splits, seed=seed)
+        name, data, reading, path, files = _table(request, form.text("table"))
+        found = await bench.reader.ask("plan", path=path, reading=reading, models=models, splits=splits, seed=seed)
     except LindleyError as error:
         return _form(request, str(error), chosen)
-    settings = ["--models", ",".join(models), "--splits", str(splits), "--seed", str(seed), *options_of(reading)]
+    settings = [
+        "--models",
+        ",".join(models),
+        "--splits",
+        str(splits),
+        "--seed",
+        str(seed),
+        *options_of(found["reading"]),
+    ]
     key = hashlib.sha256(json.dumps([data, settings]).encode()).hexdigest()[:10]
     folder = f"runs/{plain_file_name(name.rpartition('.')[0] or name)[:40]}-{key}"
     command = ["run", "demo", "--data", data, *settings, "--out", folder]
     for job in bench.queue.jobs("run"):
-        if list(job.command) == command:
+        if list(job.command) == command and job.about.get("files") == files:
             bench.queue.go_on(job.id)  # one that is done, waits or is at work stays as it is
             return address(job)
     title = t("{name}: {n} models on {splits} splits", name=name, n=len(models), splits=splits)
-    return address(bench.queue.add("run", title, command, output=folder))
+    return address(bench.queue.add("run", title, command, output=folder, files=files))
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
@@ -100,15 +108,16 @@ def _number(name: str, text: str, least: int, most: int) -> int:
     return int(text)
 
 
-def _table(request: Request, chosen: str) -> tuple[str, str, dict[str, Any], str]:
-    """The name of the table that was chosen, what a command calls it, how it is read, and its path."""
+def _table(request: Request, chosen: str) -> tuple[str, str, dict[str, Any], str, dict[str, str]]:
+    """The name of the table that was chosen, what a command calls it, how it is read, its path, and its digest."""
     if chosen == EXAMPLE:
-        return EXAMPLE, EXAMPLE, {}, EXAMPLE
+        return EXAMPLE, EXAMPLE, {}, EXAMPLE, {}
     bench = request.app.state.bench
     stored = bench.table(int(chosen)) if chosen.isascii() and chosen.isdigit() else None
     if stored is None:
         raise LindleyError(words(request)("Choose a table."))
-    return stored.name, stored.relative, stored.reading, str(bench.path(stored.relative))
+    files = {stored.relative: stored.sha256}
+    return stored.name, stored.relative, stored.reading, str(bench.path(stored.relative)), files
 
 
 async def one(request: Request) -> Response:

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lindley.app import approvals
 from lindley.app.site import page
 
 __all__ = ["ROUTES"]
@@ -21,6 +22,9 @@ async def first(request: Request) -> Response:
         active=[job for job in jobs if job.active],
         broken=[job for job in jobs if job.state == "broken"],
         folder=str(bench.folder),
+        trouble=bench.queue.trouble,
+        damaged=bench.database.damaged[:3],
+        unread=approvals.unread(bench) if bench.database.damaged else [],
     )
 
 

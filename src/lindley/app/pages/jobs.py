@@ -50,6 +50,7 @@ def shown_job(request: Request, job: Job) -> str:
     before = sum(each.active and each.id < job.id for each in queue.jobs())
     return part(
         request, "job.html", job=job, progress=progress, before=before, duration=duration, address=address(job),
+        trouble=queue.trouble if job.active or queue.is_unwritten(job) else "",
         percent=int(100 * progress.done),
     )  # fmt: skip
 

@@ -176,14 +176,19 @@ async def train(request: Request, form: Form) -> Response | str:
             replicates = _whole(t, t("Bootstrap replicates"), chosen["replicates"], MOST_REPLICATES)
             options += ["--replicates", str(replicates)]
         out = _new_place(bench, t, chosen["name"] or f"{stored.name.rpartition('.')[0]}-{model}")
-        await bench.reader.ask(
+        plan = await bench.reader.ask(
             "plan_training", path=str(bench.path(stored.relative)), reading=stored.reading, model=model
         )
     except LindleyError as error:
         return _training(request, str(error), chosen)
-    command = ["train", stored.relative, "--model", model, *options, *options_of(stored.reading), "--out", out]
+    command = ["train", stored.relative, "--model", model, *options, *options_of(plan["reading"]), "--out", out]
     title = t("Train {model} on {table}", model=model, table=stored.name)
-    return address(bench.queue.add("train", title, command, output=out))
+    return address(bench.queue.add("train", title, command, output=out, files=_files(stored)))
+
+
+def _files(stored: Stored, *systems: System) -> dict[str, str]:
+    """What a job reads, as it is now."""
+    return {stored.relative: stored.sha256, **{each.relative: each.sha256 for each in systems}}
 
 
 def _table(bench: Bench, t: Words, chosen: str) -> Stored:
@@ -213,10 +218,11 @@ async def trained(request: Request) -> Response:
     """A job that makes a system."""
     job, bench = wanted_job(request, "train", "update"), request.app.state.bench
     made = [each for each in approvals.systems(bench) if each.relative == job.output] if job.state == "done" else []
+    headers = await _headers(bench, made[:1])
     there = job.kind == "update" and job.state == "done" and _updated(bench, job).is_file()
     return page(
         request, "training.html", job=job, shown=shown_job(request, job), printed=bench.queue.printed(job.id),
-        made=made[0] if made else None, there=there,
+        made=made[0] if made else None, there=there, doubt=headers[0][1].get("doubt") if headers else None,
     )  # fmt: skip
 
 
@@ -289,15 +295,16 @@ async def validate(request: Request, form: Form) -> Response | str:
         if chosen["criteria"] and not limits:
             raise LindleyError(t("Choose criteria that are here."))
         reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
-        await bench.reader.ask(
+        plan = await bench.reader.ask(
             "plan_validation", systems=[str(bench.path(found.relative))], path=str(bench.path(stored.relative)),
             reading=reading, used=FOR_A_SYSTEM,
         )  # fmt: skip
     except LindleyError as error:
         return await _one(request, str(error), chosen)
-    options = options_of(reading)
+    options, files = options_of(plan["reading"]), _files(stored, found)
     if limits:
         options += ["--criteria", limits[0].relative]
+        files |= bench.digests(limits[0].relative)
     if form.text("allow_overlap") == "yes":
         options.append("--allow-overlap")
     what = [found.sha256, stored.relative, *options, *([limits[0].key] if limits else [])]
@@ -305,20 +312,22 @@ async def validate(request: Request, form: Form) -> Response | str:
     command = ["evaluate", found.relative, stored.relative, *options, "--out", out]
     title = t("Validate {system} on {table}", system=found.file, table=stored.name)
     about = {"system": found.file, "criteria": limits[0].name if limits else ""}
-    return _asked(bench, "validate", title, command, out, about)
+    return _asked(bench, "validate", title, command, out, about, files)
 
 
 def _key(what: list[str]) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]
 
 
-def _asked(bench: Bench, kind: str, title: str, command: list[str], out: str, about: dict[str, Any]) -> str:
+def _asked(
+    bench: Bench, kind: str, title: str, command: list[str], out: str, about: dict[str, Any], files: dict[str, str]
+) -> str:
     """The page of a job, which is added unless it is there: one that is done or at work stays, any other starts again."""
     for job in bench.queue.jobs(kind):
-        if list(job.command) == command:
+        if list(job.command) == command and job.about.get("files") == files:
             bench.queue.go_on(job.id)
             return address(job)
-    return address(bench.queue.add(kind, title, command, output=out, about=about))
+    return address(bench.queue.add(kind, title, command, output=out, about=about, files=files))
 
 
 async def validated(request: Request) -> Response:
@@ -426,20 +435,22 @@ async def compare(request: Request, form: Form) -> Response | str:
             raise LindleyError(t("Choose two systems."))
         stored = _table(bench, t, chosen["table"])
         reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
-        await bench.reader.ask(
+        plan = await bench.reader.ask(
             "plan_validation", systems=[str(bench.path(each.relative)) for each in pair],
             path=str(bench.path(stored.relative)), reading=reading, used=FOR_A_SYSTEM,
         )  # fmt: skip
     except LindleyError as error:
         return await _versions(request, str(error), chosen)
-    options = options_of(reading)
+    options = options_of(plan["reading"])
     if form.text("allow_overlap") == "yes":
         options.append("--allow-overlap")
     out = f"systems/comparisons/{_key([*(each.sha256 for each in pair), stored.relative, *options])}"
     files = [each.relative for each in pair]
     command = ["evaluate", *files, "--data", stored.relative, *options, "--out", out]
     names = {"first": pair[0].file, "second": pair[1].file, "table": stored.name}
-    return _asked(bench, "versions", t("{first} and {second} on {table}", **names), command, out, {})
+    return _asked(
+        bench, "versions", t("{first} and {second} on {table}", **names), command, out, {}, _files(stored, *pair)
+    )
 
 
 async def compared(request: Request) -> Response:
@@ -468,18 +479,20 @@ async def update(request: Request, form: Form) -> Response | str:
     try:
         stored = _table(bench, t, form.text("table"))
         out = _new_place(bench, t, form.text("name") or _next_name(bench, found.file))
+        reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
+        path = str(bench.path(stored.relative))
+        plan = await bench.reader.ask("plan_reading", path=path, reading=reading, used=FOR_A_SYSTEM)
     except LindleyError as error:
         return await _one(request, str(error), {"table": form.text("table")})
     ((_, header),) = await _headers(bench, [found])
     digests = {each["sha256"] for each in header.get("files", [])}
     background = [each.relative for each in bench.tables() if each.sha256 in digests]
-    reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
-    options = options_of(reading) + [part for place in background for part in ("--background", place)]
+    options = options_of(plan["reading"]) + [part for place in background for part in ("--background", place)]
     if form.text("same_labels") in SAME_LABELS and form.text("same_labels"):
         options += ["--same-labels", form.text("same_labels")]
     command = ["update", found.relative, stored.relative, *options, "--out", out]
     title = t("{system} with more background: {table}", system=found.file, table=stored.name)
-    return address(bench.queue.add("update", title, command, output=out))
+    return address(bench.queue.add("update", title, command, output=out, files=_files(stored, found)))
 
 
 def _next_name(bench: Bench, file: str) -> str:

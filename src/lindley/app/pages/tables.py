@@ -49,6 +49,8 @@ def options_of(reading: dict[str, Any]) -> list[str]:
     """Options of a command that say how a table is read."""
     given = []
     for name, value in reading.items():
+        if value in (None, False, []):  # as it is without the option
+            continue
         given.append(f"--{name.replace('_', '-')}")
         if isinstance(value, list):
             given.append(
