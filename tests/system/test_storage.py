@@ -197,7 +197,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "models inside models": (forged(nest), "does not hold a lindley model"),
     "deep nesting": (
         save({"w": torch.ones(1)}, {KEY: '{"format": "' + MODEL + '", "structure": ' + "[" * 100_000 + "]" * 100_000 + "}"}),
-        "does not hold a lindley model: maximum recursion",
+        "does not hold a lindley model: it is nested too deeply",
     ),
     "a pickle": (pickle.dumps([1, 2, 3]), "it is cut off"),
 }  # fmt: skip
