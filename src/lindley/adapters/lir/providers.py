@@ -140,7 +140,7 @@ def _reading(data: str, options: Mapping[str, Any]) -> DataConfig:
 
 
 def _loaded(config: DataConfig, purpose: Purpose, **further: Any) -> Measurements:
-    """The table; what is wrong with it is an error in the words of an experiment file, and what is odd a warning of Python's."""
+    """The table; what is wrong with it is an error in the words of an experiment file, and what is odd a Python warning."""
     with told_in_yaml():
         table = config.load(purpose, **further)
     with speaking("yaml"):
