@@ -223,9 +223,9 @@ def test_llrs_show_how_many_pairs_they_stand_for():
 @pytest.mark.parametrize("metric", [cllr, cllr_min, eer, devpav, summary])
 def test_labels_beside_llrs_are_refused_with_the_right_call(labels: Any, metric: Any) -> None:
     llrs = [2.0, 0.5, -1.0, 0.1]
-    for given in ((llrs, labels), (labels, llrs)):
+    for arrays_given in ((llrs, labels), (labels, llrs)):
         with pytest.raises(LindleyError, match=r"cllr\(llrs\[labels == 1\], llrs\[labels == 0\]\)"):
-            metric(*given)
+            metric(*arrays_given)
 
 
 def test_llrs_that_look_like_labels_are_taken_where_they_are_said_to_be_llrs() -> None:

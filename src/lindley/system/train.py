@@ -129,6 +129,11 @@ def train(
             "groups": len(np.unique(table.group)),
             "rows": len(table.values),
             "files": [_origin(each) for each in table.parts or (table,)],
+            **(
+                {"converted": noted}
+                if (noted := [f"{x}" for x in table.findings if x.code == "unit-converted"])
+                else {}
+            ),
         },
         "validation": {
             "how": trained.how,
