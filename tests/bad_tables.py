@@ -87,10 +87,18 @@ def odd_cells(xml: str, row: int = 26) -> bytes:
     return book(sheet(good(), f'<row r="{row}">{xml}</row>'))
 
 
+def merged(*places: str, rows: list[Row] | None = None) -> str:
+    """A sheet with merged cells, such as A2:A4."""
+    cells = "".join(f'<mergeCell ref="{place}"/>' for place in places)
+    return sheet(rows or good()) + f"<mergeCells>{cells}</mergeCells>"
+
+
 HIDE = 'hidden="1"'
 ROWS_HIDDEN = sheet(good(), line(26, ["S9", 1.25, 9.5], HIDE) + line(27, ["S9", 1.26, 9.6], HIDE))
 COLUMN_HIDDEN = sheet(good(), before='<cols><col min="3" max="3" hidden="1"/></cols>')
 LONG = "x" * 130_000
+LABELS_MERGED = [f"A{at}:A{at + 2}" for at in range(2, 26, 3)]
+ONCE_LABELLED = put(*((at, 0, None) for at in range(2, 26) if at % 3 != 2))
 
 BAD_TABLES: dict[str, BadTable] = {
     # numbers that could be another
@@ -163,6 +171,25 @@ BAD_TABLES: dict[str, BadTable] = {
     "shown in thousands": bad("t.xlsx", lambda: shown("#,##0,"), "shown-otherwise", "shown in thousands"),
     "shown in millions": bad("t.xlsx", lambda: shown('0.0,,"M"'), "shown-otherwise", "shown in thousands"),
     "not shown": bad("t.xlsx", lambda: shown(";;;"), "shown-otherwise", "not shown"),
+    "shown below a limit": bad("t.xlsx", lambda: shown('"<"0.00'), "below-limit", "'<5', '<5.0131'"),
+    "shown below a limit, escaped": bad("t.xlsx", lambda: shown("\\<0.00"), "below-limit", "below the detection limit"),
+    "shown below a limit, no quotation marks": bad("t.xlsx", lambda: shown("[Red]<0.00"), "below-limit", "'<5'"),
+    "shown below a limit, as money": bad("t.xlsx", lambda: shown("[$<]0.00"), "below-limit", "'<5'"),
+    "shown below a limit where it is small": bad(
+        "t.xlsx", lambda: shown('[<4]"<4";0.00'), "below-limit", "'<4' is below"
+    ),
+    "shown below a limit, read as half": bad(
+        "t.xlsx",
+        lambda: shown('[<4]"<4";0.00'),
+        "below-limit",
+        "read as half of the limit",
+        level="warning",
+        below_limit="half",
+    ),
+    "shown above a range": bad("t.xlsx", lambda: shown('[>4.5]">"0.0;0.0'), "not-a-number", "'>5'"),
+    "shown as words": bad("t.xlsx", lambda: shown('[<4]"n.d.";General'), "not-a-number", "'n.d.' is not a number"),
+    "shown as nearly": bad("t.xlsx", lambda: shown('"~"0.0'), "not-a-number", "'~5'"),
+    "small numbers not shown": bad("t.xlsx", lambda: shown("[<4];0.00"), "shown-otherwise", "not shown"),
     "a date in a number": bad("t.xlsx", lambda: shown("yyyy-mm-dd"), "date-in-number", "type it again"),
     "per cent as text": bad("t.csv", lambda: text(put((5, 1, "5 %"))), "not-a-number", "'5 %'"),
     "a date as text": bad("t.csv", lambda: text(put((5, 1, "1. Feb"))), "not-a-number", "'1. Feb'"),
@@ -187,6 +214,24 @@ BAD_TABLES: dict[str, BadTable] = {
         lambda: book(sheet(good(), line(26, ["S8", 1.25, 9.5], HIDE)) + '<autoFilter ref="A1:C26"/>'),
         "hidden-rows",
         "by a filter",
+    ),
+    "rows that have no height unless they say so": bad(
+        "t.xlsx",
+        lambda: book(
+            sheet(
+                [],
+                "".join(line(at, row, 'ht="15"') for at, row in enumerate(good(), 1)) + line(26, ["S8", 1.25, 9.5]),
+                before='<sheetFormatPr defaultRowHeight="15" zeroHeight="1"/>',
+            )
+        ),
+        "hidden-rows",
+        "row 26: 1 row with values is hidden",
+    ),
+    "a row of less than a pixel": bad(
+        "t.xlsx",
+        lambda: book(sheet(good(), line(26, ["S8", 1.25, 9.5], 'ht="0.01" customHeight="1"'))),
+        "hidden-rows",
+        "1 row with values is hidden",
     ),
     "a hidden header": bad(
         "t.xlsx", lambda: book(sheet([], line(1, HEAD, HIDE) + line(2, good()[1]))), "hidden-rows", "row 1"
@@ -214,6 +259,33 @@ BAD_TABLES: dict[str, BadTable] = {
     ),
     "two sheets of one name": bad(
         "t.xlsx", lambda: book(sheet(good()), sheet(good()), names=["A", "A"]), "corrupt-workbook", "one name"
+    ),
+    # merged cells
+    "merged measurements": bad(
+        "t.xlsx",
+        lambda: book(merged("B2:B3", "C9:C10", rows=put((3, 1, None), (10, 2, None)))),
+        "merged-cells",
+        "rows 2 and 3, column 'K39': the cell '2.0' is merged with others",
+    ),
+    "merged measurements with values under them": bad(
+        "t.xlsx", lambda: book(merged("B2:B3")), "merged-cells", "which row it is measured of"
+    ),
+    "a label merged with a measurement": bad(
+        "t.xlsx", lambda: book(merged("A2:B2", rows=put((2, 1, None)))), "merged-cells", "'S1'"
+    ),
+    "merged cells that overlap": bad(
+        "t.xlsx", lambda: book(merged("A2:A4", "A3:A5")), "corrupt-workbook", "merged cells overlap in row 3"
+    ),
+    "merged cells of no place": bad("t.xlsx", lambda: book(merged("A0:B")), "corrupt-workbook", "damaged"),
+    "merged labels": bad(
+        "t.xlsx",
+        lambda: book(merged(*LABELS_MERGED, rows=ONCE_LABELLED)),
+        "merged-cells",
+        "read as the label of each of their rows",
+        level="note",
+    ),
+    "merged labels of no text": bad(
+        "t.xlsx", lambda: book(merged("A2:A4", rows=put((2, 0, None)))), "empty-source", "rows 2, 3 and 4"
     ),
     # cells that stand where they should not
     "a cell twice": bad(

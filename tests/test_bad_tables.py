@@ -11,9 +11,10 @@ import pytest
 from lindley.app.look import look
 from lindley.settings import speaking
 from lindley.table.findings import Finding
-from lindley.table.read import Examination, examine_table
+from lindley.table.read import Examination, examine_table, read_table
 from tests.attacks.door import lindley
-from tests.bad_tables import BAD_TABLES, BadTable
+from tests.attacks.workbooks import book, sheet
+from tests.bad_tables import BAD_TABLES, HEAD, BadTable, good
 
 
 def examine(bad: BadTable, path: Path) -> Examination:
@@ -52,3 +53,15 @@ def test_read_table_and_the_command_line_and_the_app_say_the_same(name: str, tmp
     seen = look(str(path), bad.options)
     assert [each["level"] for each in seen["findings"] if each["code"] == bad.code][:1] == [bad.level]
     assert seen["usable"] == (examined.table is not None)
+
+
+def test_merged_labels_and_shown_limits_read_as_their_cells_would(tmp_path: Path) -> None:
+    """What Excel shows is what counts: a merged label holds for its rows, and <4 is read as that text."""
+    plain = tmp_path / "plain.xlsx"
+    plain.write_bytes(book(sheet(good())))
+    merged = read_table(BAD_TABLES["merged labels"].write(tmp_path))
+    assert merged.sha256() == read_table(plain).sha256()
+    limits = [[source, k, "<4" if k_ti < 4 else k_ti] for source, k, k_ti in good()[1:]]
+    plain.write_bytes(book(sheet([HEAD, *limits])))
+    shown = read_table(BAD_TABLES["shown below a limit, read as half"].write(tmp_path), below_limit="half")
+    assert shown.sha256() == read_table(plain, below_limit="half").sha256()
