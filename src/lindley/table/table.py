@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lindley.arrays import as_numbers
 from lindley.errors import LindleyError
 from lindley.shown import as_text_cell, csv_bytes
 from lindley.table.scaling import Transform
@@ -98,7 +99,7 @@ class Table:
         cls, values: Any, source: Any, group: Any = None, features: Sequence[str] | None = None, name: str = "arrays"
     ) -> Table:
         """A table from arrays that are already clean, such as those of another program."""
-        matrix = np.asarray(values, dtype=np.float64)
+        matrix = as_numbers(values, "values")
         if matrix.ndim != 2 or not np.isfinite(matrix).all():
             raise ValueError(f"values must be finite, one row per instance: got shape {matrix.shape}")
         labels = np.asarray(source).astype(np.str_)
