@@ -126,7 +126,8 @@ def check_values(data: Measurements, transform: TransformKind = "none") -> list[
     codes = _codes(data)
     sources = _Sources(np.unique(data.labels.source, return_inverse=True)[1])
     coded = [data.features.index(str(finding.column)) for finding in codes]
-    places = np.setdiff1d(np.flatnonzero(np.isfinite(data.transformed).all(axis=0)), coded)
+    usable = np.isfinite(data.transformed).all(axis=0) & ~leaves_range(data.transformed)
+    places = np.setdiff1d(np.flatnonzero(usable), coded)
     if len(sources.counts) < FEWEST or not len(places):
         return codes
     cells: list[_Cell] = []
@@ -373,7 +374,7 @@ def _ranks(values: Floats) -> Floats:
 
 def check_growth(data: Measurements) -> list[Finding]:
     """Whether the scatter within sources grows with the level over all features, as that of concentrations does."""
-    if not data.features or not (data.raw > 0).all():
+    if not data.features or not (data.raw > 0).all() or leaves_range(data.raw).any():
         return []
     growth = _growth(data.raw, _Sources(np.unique(data.labels.source, return_inverse=True)[1]))
     square = float((growth.level**2).sum())
