@@ -44,7 +44,9 @@ GROWS = 0.5
 RANGE = 1.5
 """Times that levels must differ between the lower and the upper third of the sources for a logarithm to matter."""
 FEWEST = 10
-"""Sources, and rows beyond one of each, below which nothing is usual."""
+"""Sources below which nothing is said of sources …"""
+SPARE = 6
+"""… and rows beyond one of each source, below which nothing is said of rows."""
 FEW = 3
 """Sources that may be wrong at once, and do not hide each other."""
 _CELLS = 2_000_000  # that are looked at together
@@ -128,7 +130,7 @@ def check_values(data: Measurements, transform: TransformKind = "none") -> list[
     coded = [data.features.index(str(finding.column)) for finding in codes]
     usable = np.isfinite(data.transformed).all(axis=0) & ~leaves_range(data.transformed)
     places = np.setdiff1d(np.flatnonzero(usable), coded)
-    if len(sources.counts) < FEWEST or not len(places):
+    if not len(places):
         return codes
     cells: list[_Cell] = []
     medians = np.empty((len(sources.counts), len(places)))
@@ -138,7 +140,7 @@ def check_values(data: Measurements, transform: TransformKind = "none") -> list[
         part = slice(first, first + block)
         values, relative[part] = _natural(data, sources, places[part], transform)
         medians[:, part], others = sources.medians(values)
-        if len(data.raw) >= len(sources.counts) + FEWEST:
+        if len(data.raw) >= len(sources.counts) + SPARE:
             cells += _far_cells(data, sources, places[part], values, others, medians[:, part], relative[part])
     return codes + _far_rows(data, cells) + _far_sources(data, sources, places, medians, relative)
 
@@ -252,6 +254,8 @@ def _far_sources(
     data: Measurements, sources: _Sources, places: Places, medians: Floats, relative: NDArray[np.bool_]
 ) -> list[Finding]:
     """Sources far from all others in a feature, or a little beyond them in half of the features at once."""
+    if len(medians) < FEWEST:
+        return []
     centre = np.median(medians, axis=0)
     away = medians - centre
     sd = _usual(away)
