@@ -28,8 +28,8 @@ FAR = 10.0
 """Times the usual deviation from which a measurement is far from the others of its source, or a source from all others (more
 in small tables, where nobody knows well what is usual) …"""
 TAIL = 5.0
-"""… if it is also so many times further than 99 % of them in its column. Of 4,700 sources of fourteen public tables, whose
-tails are heavy, 22 have such a measurement, and one is so far from the others."""
+"""… if it is also so many times further than 99 % of them in its column. Tails are heavy: of 4,610 sources of fourteen public
+tables, 46 hold a measurement that is told of, by this or the next (28 of them in one table), and one source is."""
 WIDE = 5.0
 """Times the usual deviation, and beyond 99 % of them, that a measurement is from the others in half of its features at once."""
 FITS = 4.0
@@ -296,10 +296,11 @@ def _far_sources(
     centre = np.median(medians, axis=0)
     away = medians - centre
     sd = _usual(away)
-    trimmed = -(-len(medians) // 100)  # others that may be there too
+    trimmed = max(FEW - 1, len(medians) // 100)  # that may be there too
+    small = 1 + FEWEST / len(medians)
     ordered = np.sort(medians, axis=0)
-    outside = np.maximum(medians - ordered[-1 - trimmed], ordered[trimmed] - medians) > APART * sd
-    limit = FAR * (1 + FEWEST / len(medians)) * sd
+    outside = np.maximum(medians - ordered[-1 - trimmed], ordered[trimmed] - medians) > APART * small * sd
+    limit = FAR * small * sd
     far = np.abs(away) > np.maximum(limit, TAIL * _tail(away, FEW))
     hits = np.flatnonzero(far.any(axis=1) | (outside.sum(axis=1) >= max(2, len(places) / 2)))
     findings = []
