@@ -100,6 +100,30 @@ LONG = "x" * 130_000
 LABELS_MERGED = [f"A{at}:A{at + 2}" for at in range(2, 26, 3)]
 ONCE_LABELLED = put(*((at, 0, None) for at in range(2, 26) if at % 3 != 2))
 
+
+def glass(unit: str = "", sources: int = 12) -> list[Row]:
+    """Concentrations that scatter by 2 %, of sources that differ by far more."""
+    rng = np.random.default_rng(7)
+    values = np.exp(np.repeat(rng.normal(3, 0.7, (sources, 4)), 3, axis=0) + rng.normal(0, 0.02, (3 * sources, 4)))
+    head = ["source", *(f"{name} {unit}".strip() for name in ("K39", "Ti49", "Mn55", "Rb85"))]
+    labels = [f"W{place // 3 + 1}" for place in range(len(values))]
+    return [head, *([label, *row] for label, row in zip(labels, np.round(values, 2).tolist(), strict=True))]
+
+
+def times(rows: list[Row], factor: float, *which: int, columns: tuple[int, ...] = (1,)) -> list[Row]:
+    """Some cells multiplied: rows as the user counts them."""
+    return put(*((row, at, round(rows[row - 1][at] * factor, 6)) for row in which for at in columns), rows=rows)
+
+
+def summary(label: str, *statistics: Callable[..., Any], rows: list[Row] | None = None) -> list[Row]:
+    """The table with means or standard deviations under the measurements of a source, to two decimals more than these have."""
+    table = rows or glass()
+    last = max(at for at, row in enumerate(table) if row[0] == label)
+    measured = np.array([row[1:] for row in table if row[0] == label])
+    added = [[label, *np.round(each(measured, axis=0), 4).tolist()] for each in statistics]
+    return [*table[: last + 1], *added, *table[last + 1 :]]
+
+
 BAD_TABLES: dict[str, BadTable] = {
     # numbers that could be another
     "thousands by commas, semicolons": bad(
@@ -501,5 +525,107 @@ BAD_TABLES: dict[str, BadTable] = {
         "empty-column",
         "297 more have no name",
         level="note",
+    ),
+    # numbers that are no measurements
+    "a slipped decimal": bad(
+        "t.csv",
+        lambda: text(times(glass(), 10, 5)),
+        "far-from-replicates",
+        "row 5, column 'K39': 146.7 is 10.2 times the other measurements of source 'W2' (14.34)",
+        level="warning",
+    ),
+    "a decimal that slipped to the left, in a workbook": bad(
+        "t.xlsx",
+        lambda: book(sheet(times(glass(), 0.1, 5))),
+        "far-from-replicates",
+        "row 5, column 'K39'",
+        level="warning",
+    ),
+    "a slipped decimal before a logarithm": bad(
+        "t.csv",
+        lambda: text(times(glass(), 0.1, 5)),
+        "far-from-replicates",
+        ": a slipped decimal?",
+        level="warning",
+        transform="log10",
+    ),
+    "a slipped decimal of logarithms": bad(
+        "t.csv",
+        lambda: text(put((5, 1, VALUES[3, 0] + 1))),
+        "far-from-replicates",
+        "a factor of 10, a slipped decimal?",
+        level="warning",
+    ),
+    "a measurement of two that slipped": bad(
+        "t.csv",
+        lambda: text(times([row for at, row in enumerate(glass(sources=30)) if at % 3 != 1], 0.01, 6)),
+        "far-from-replicates",
+        "row 6, column 'K39'",
+        level="warning",
+    ),
+    "-999 for what was not detected": bad(
+        "t.csv",
+        lambda: text(put(*((row, 1, -999) for row in (2, 9, 20)))),
+        "code-for-missing",
+        "rows 2, 9 and 20, column 'K39': -999 stands in 3 cells",
+        level="warning",
+    ),
+    "a source a thousand times too high": bad(
+        "t.csv",
+        lambda: text(times(glass(), 1000, 8, 9, 10, columns=(1, 2, 3, 4))),
+        "far-from-sources",
+        "the source 'W3' is far from all others in 4 of 4 features",
+        level="warning",
+    ),
+    "a feature of a source in another unit": bad(
+        "t.csv", lambda: text(times(glass(), 1000, 8, 9, 10)), "far-from-sources", "'W3'", level="warning"
+    ),
+    "more than a million mg/kg": bad(
+        "t.csv",
+        lambda: text(put((5, 1, 1_108_000), rows=glass("[mg/kg]"))),
+        "more-than-whole",
+        "1,108,000 mg/kg is more than the whole, which is 1,000,000 mg/kg",
+    ),
+    "more than 100 %": bad(
+        "t.xlsx",
+        lambda: book(sheet(put((5, 1, 108.0), rows=glass("(wt.%)")))),
+        "more-than-whole",
+        "108 wt.% is more than the whole",
+    ),
+    "less than nothing": bad(
+        "t.csv",
+        lambda: text(put((5, 1, -0.1), rows=glass())),
+        "negative-concentration",
+        "-0.1 ppm is less than nothing",
+        level="warning",
+        units="ppm",
+    ),
+    "a row of means": bad(
+        "t.csv", lambda: text(summary("W2", np.mean)), "summary-row", "row 8 is the mean of 3 others of source 'W2'"
+    ),
+    "a row of means between two measurements": bad(
+        "t.csv",
+        lambda: text(summary("S2", np.mean, rows=good()[:6] + good()[7:])),
+        "summary-row",
+        "row 7 is the mean of 2 others",
+    ),
+    "rows of means and standard deviations": bad(
+        "t.xlsx",
+        lambda: book(sheet(summary("W2", np.mean, lambda x, axis: x.std(axis, ddof=1)))),
+        "summary-row",
+        "row 8 is the mean of 3 others of source 'W2' and row 9 is the standard deviation of 3 others",
+    ),
+    "rows of standard deviations and means": bad(
+        "t.csv", lambda: text(summary("W2", np.std, np.mean)), "summary-row", "row 8 is the standard deviation"
+    ),
+    "rows of means that are allowed": bad(
+        "t.csv", lambda: text(summary("W2", np.mean)), "summary-row", "row 8", level="warning", allow_duplicates=True
+    ),
+    "concentrations as they are": bad(
+        "t.csv",
+        lambda: text(glass(sources=40)),
+        "scatter-grows",
+        "where the level is 10 times higher, the scatter within sources is",
+        level="warning",
     ),
 }

@@ -45,7 +45,11 @@ def test_read_table_and_the_command_line_and_the_app_say_the_same(name: str, tmp
     assert bad.file in told
     assert (examined.table is None) == any(each.level == "error" for each in examined.findings)
 
-    options = [part for name, value in bad.options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    options = [
+        part
+        for name, value in bad.options.items()
+        for part in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
+    ]
     answer = lindley("check", path, *options)
     assert " ".join(told.split()) in " ".join(answer.text.split())
     assert (answer.status == 2) == (examined.table is None)

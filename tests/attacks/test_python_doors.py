@@ -180,7 +180,8 @@ def misnamed(rng: Rng, values: Array) -> Any:
 def misshapen(rng: Rng, values: Array) -> Any:
     wide = np.column_stack([values, values[:, :1]])
     return [
-        wide, wide[0] if values.shape[1] > 1 else wide, values[:, :-1], values[:0], [], {}, None, 3 if values.shape[1] > 1 else wide, values[None],
+        wide, wide[0] if values.shape[1] > 1 else wide, values[:, :-1], values[:0], [], {}, None, values[None],
+        values[:, None, None],
         [*values.tolist(), [1.0, 2.0, 3.0, 4.0, 5.0]], "trace.csv", object(), pd.DataFrame(), np.array("x"), [[]], [[[]]],
         {name: values[: k + 1 % 2, 0].tolist() + [1.0] * k for k, name in enumerate(FEATURES)},
     ][rng.integers(17)]  # fmt: skip

@@ -36,6 +36,7 @@ from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import ROLES, Table, in_units, with_unit
 from lindley.table.units import column_units, convert, plain_names, require_units, split_unit
+from lindley.table.values import check_concentrations, check_growth, check_summaries, check_values
 from lindley.table.workbook import Hidden, read_workbook, rows_of_workbook
 
 __all__ = ["Examination", "column_parts", "examine_table", "file_rows", "read_table", "require_files"]
@@ -230,6 +231,9 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     if divided:
         headers = (*headers, grid.header[cast(int, roles.reference)])
     names, units = _named(headers, reading)
+    found = errors_first([*found, *check_concentrations(grid.file, grid.rows, headers, units, columns)])
+    if found[:1] and found[0].level == "error":
+        raise TableError(found)
     n = raw.shape[1]
     return Table(
         str(reading.name), transformed, names[:n], labels.source, labels.group, labels.instance,
@@ -240,14 +244,19 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
 
 def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
     if reading.purpose == "case":
-        return check_range(data) + check_rows(data, of_a_case=True)
+        return check_range(data) + check_rows(data, of_a_case=True) + check_summaries(data, of_a_case=True)
+    to_split, findings = reading.purpose == "split", []
     if reading.purpose == "part":
-        return check_range(data) + check_rows(data, allow_duplicates=reading.allow_duplicates)
-    to_split = reading.purpose == "split"
-    findings = check_counts(data, to_split=to_split) if data.labels.complete else []
-    findings += check_features(data, logged=logged, to_split=to_split)
+        findings = check_range(data)
+    else:
+        findings = check_counts(data, to_split=to_split) if data.labels.complete else []
+        findings += check_features(data, logged=logged, to_split=to_split)
     if data.labels.complete:
         findings += check_rows(data, allow_duplicates=reading.allow_duplicates)
+        findings += check_summaries(data, allowed=reading.allow_duplicates)
+        findings += check_values(data, reading.transform)
+        if not logged:
+            findings += check_growth(data)
     return findings
 
 
