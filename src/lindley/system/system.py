@@ -297,12 +297,14 @@ class System:
         """log10 LR of one trace and one ref, as measured: before any logarithm.
 
         Each is an array or a list of instances × features, in the order of ``features``; one instance may be given as a
-        plain list. Columns by name do as well, in any order: a dictionary, or a data frame. A system that divides by a
-        reference finds it there under its name, or in arrays as one more column, the last.
+        plain list. Columns by name do as well, in any order and in any unit of the same kind: a dictionary, a data frame, or a
+        Series with names in its index. A system that divides by a reference finds it there under its name, or in arrays as one
+        more column, the last.
 
-        A frame may have further columns, which take no part: other features, times, notes. It is one item, however: where a
-        column ``source``, or any other column of text, says different things in its rows, they may be several items, and the
-        frame is refused. ``frame[list(system.columns)]`` has the columns that are needed and no others.
+        What has names is read as `case` reads it. It may have further columns, which take no part: other features, times, notes.
+        It is one item, however: where a column or an index ``source``, or any other column of labels, says different things in
+        its rows, they may be several items, and it is refused. ``frame[list(system.columns)]`` has the columns that are needed
+        and no others. Truth values, text and dates in arrays are no numbers, and what a mask hides is missing.
 
         >>> system.llr([[2.90, 2.49, 2.15]], [[2.93, 2.51, 2.17], [2.91, 2.50, 2.16]])  # doctest: +SKIP
         2.31
