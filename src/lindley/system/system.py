@@ -301,7 +301,7 @@ class System:
         Series with names in its index. A system that divides by a reference finds it there under its name, or in arrays as one
         more column, the last.
 
-        What has names is read as `case` reads it. It may have further columns, which take no part: other features, times, notes.
+        What has names is read as `case` reads it. It may have further columns, which take no part: other features, notes.
         It is one item, however: where a column or an index ``source``, or any other column of labels, says different things in
         its rows, they may be several items, and it is refused. ``frame[list(system.columns)]`` has the columns that are needed
         and no others. Truth values, text and dates in arrays are no numbers, and what a mask hides is missing.
