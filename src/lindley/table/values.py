@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lindley.settings import setting
 from lindley.table.check import Measurements
 from lindley.table.findings import Finding, Level, listing, quoted
-from lindley.table.scaling import TransformKind, leaves_range
+from lindley.table.scaling import TransformKind, leaves_range, spread
 from lindley.table.units import Units
 
 __all__ = ["check_concentrations", "check_growth", "check_summaries", "check_values"]
@@ -344,7 +344,8 @@ def _codes(data: Measurements) -> list[Finding]:
             rest = values[~held]
             if held.sum() < REPEATED or len(np.unique(rest)) < REPEATED:  # or there is a NaN
                 continue
-            gap, rest_spread = np.abs(rest - code).min(), np.ptp(rest)
+            with np.errstate(over="ignore"):
+                gap, rest_spread = np.abs(rest - code).min(), float(spread(rest))
             if gap > rest_spread or (code < 0 <= rest.min() and gap > rest_spread / FEWEST):
                 findings.append(_code(data, place, float(code), held))
     return findings
