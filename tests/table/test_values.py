@@ -143,6 +143,16 @@ def test_a_code_is_told_and_hides_nothing_in_other_columns(coded: float) -> None
     assert rows(told) == {10}
 
 
+def test_a_code_among_other_values_is_one_too() -> None:
+    """A zero in a table of logarithms, in so many cells that each is less odd than one would be."""
+    values = np.log10(concentrations()) - 1.5
+    values[[3, 70, 110, 111, 130, 150], 1] = 0.0
+    values[10, 0] += 1
+    told = check_values(measurements(values, SOURCE))
+    assert rows(told, "code-for-missing") == {3, 70, 110, 111, 130, 150}
+    assert rows(told) == {10}
+
+
 def test_two_sources_a_thousand_times_too_high_do_not_hide_each_other() -> None:
     values = concentrations()
     values[(SOURCE == 7) | (SOURCE == 20)] *= 1000

@@ -207,7 +207,8 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
         findings += number_findings(grid, place, numbers, needed=reading.features is not None)
     places = [place for place in (*roles.features, roles.reference) if place in parsed]
     none = np.empty((len(grid.rows), 0))  # where there is no feature
-    columns = np.column_stack([none, *(parsed[place].values for place in places)]) + 0.0  # a −0.0 becomes 0.0
+    columns = np.column_stack([none, *(parsed[place].values for place in places)])
+    columns += 0.0  # a −0.0 becomes 0.0
     if len(places) == len(reading.wanted):
         header = [grid.header[place] for place in places]
         units_there = tuple(split_unit(each)[1] for each in header)

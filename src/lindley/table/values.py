@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lindley.settings import setting
 from lindley.table.check import Measurements
 from lindley.table.findings import Finding, Level, listing, quoted
-from lindley.table.scaling import TransformKind, leaves_range
+from lindley.table.scaling import TransformKind, leaves_range, spread
 from lindley.table.units import Units, power_between
 
 __all__ = ["check_concentrations", "check_growth", "check_summaries", "check_values"]
@@ -135,7 +135,9 @@ def check_values(data: Measurements, transform: TransformKind = "none") -> list[
         values, relative[part] = _natural(data, sources, places[part], transform)
         medians[:, part], others = sources.medians(values)
         if len(data.raw) >= len(sources.counts) + SPARE:
-            cells += _far_cells(data, sources, places[part], values, others, medians[:, part], relative[part], wide)
+            cells += _far_cells(
+                data, sources, places[part], values, others, medians[:, part], relative[part], wide, codes
+            )
     known = {cell.row for cell in cells}
     cells += [cell for cell in wide.cells(data, sources, relative, places) if cell.row not in known]
     return codes + _far_rows(data, cells) + _far_sources(data, sources, places, medians, relative)
@@ -208,8 +210,12 @@ def _far_cells(
     medians: Floats,
     relative: NDArray[np.bool_],
     wide: _Wide,
+    codes: list[Finding],
 ) -> list[_Cell]:
-    """Measurements far from the others of their source; of one source in one column those that are furthest."""
+    """Measurements far from the others of their source; of one source in one column those that are furthest.
+
+    Codes that stand among other values are added to ``codes``.
+    """
     known = np.isfinite(others[:, 0])
     away = values - others
     usual, tail = _usual(away[known]), _tail(away[known], FEWEST)
@@ -226,6 +232,11 @@ def _far_cells(
         wide.add(places, np.abs(away) / usual, others, np.abs(away) > np.maximum(WIDE / FAR * limit, tail))
     found = []
     centre = np.median(medians, axis=0)
+    own = np.abs(values - medians[sources.codes]) > limit / 2  # of two, each is half as far from their median
+    for column, place in enumerate(places.tolist()):
+        if code := _codes_among(data, place, sources, own[:, column]):
+            codes.append(code)
+            hits[:, column] = False
     for row, column in np.argwhere(hits).tolist():
         of_source = np.flatnonzero(sources.codes == sources.codes[row])
         least = np.abs(away[of_source, column]).max()
@@ -320,21 +331,39 @@ def _far_sources(
 def _codes(data: Measurements) -> list[Finding]:
     """One value that several cells of a column hold, far below or above all others: such as -999."""
     findings = []
-    for place, name in enumerate(data.features):
-        values = data.raw[:, place]
+    for place, values in enumerate(data.raw.T):
         for code in (values.min(), values.max()):
             held = values == code
             rest = values[~held]
             if held.sum() < REPEATED or len(np.unique(rest)) < REPEATED:  # or there is a NaN
                 continue
-            gap, rest_spread = np.abs(rest - code).min(), np.ptp(rest)
+            with np.errstate(over="ignore"):
+                gap, rest_spread = np.abs(rest - code).min(), float(spread(rest))
             if gap > rest_spread or (code < 0 <= rest.min() and gap > rest_spread / FEWEST):
-                rows = tuple(data.rows[row] for row in np.flatnonzero(held).tolist())
-                ends = f"{rest.min():g} to {rest.max():g}"
-                message = f"{code:g} stands in {len(rows)} cells, and all others are {ends}: is it a code for what is missing?"
-                fix = f"Give the measured values; else leave the column out with {setting('ignore', name)}"
-                findings.append(Finding("warning", "code-for-missing", message, fix, data.file, rows, name))
+                findings.append(_code(data, place, float(code), held))
     return findings
+
+
+def _code(data: Measurements, place: int, code: float, held: NDArray[np.bool_]) -> Finding:
+    name, rest = data.features[place], data.raw[~held, place]
+    rows = tuple(data.rows[row] for row in np.flatnonzero(held).tolist())
+    others = f"{rest.min():g} to {rest.max():g}"
+    message = f"{code:g} stands in {len(rows)} cells, and the others are {others}: is it a code for what is missing?"
+    fix = f"Give the measured values; else leave the column out with {setting('ignore', name)}"
+    return Finding("warning", "code-for-missing", message, fix, data.file, rows, name)
+
+
+def _codes_among(data: Measurements, place: int, sources: _Sources, far: NDArray[np.bool_]) -> Finding | None:
+    """One value among the others that most measurements hold that are far from their sources, of three sources or more."""
+    if far.sum() < REPEATED:
+        return None
+    values = data.raw[:, place]
+    kinds, counts = np.unique(values[far], return_counts=True)
+    held = values == kinds[counts.argmax()]
+    often = max(REPEATED, far.sum() / 2, held.sum() / 2)
+    if counts.max() < often or len(np.unique(sources.codes[held & far])) < REPEATED:
+        return None
+    return _code(data, place, float(values[held][0]), held)
 
 
 def check_concentrations(
