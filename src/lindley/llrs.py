@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lindley.arrays import as_numbers
 from lindley.errors import LindleyError
 
 __all__ = ["LN10", "LLRs", "weight_above"]
@@ -56,6 +57,8 @@ class LLRs:
     def of(cls, same: ArrayLike | LLRs, different: ArrayLike | None = None) -> LLRs:
         """Two arrays of log10 LRs, of same-source and of different-source pairs, or `LLRs` as they are.
 
+        Labels beside the LLRs, 1 and 0 or 1 and −1, are refused; so are LLRs that look like labels, which `LLRs` itself takes.
+
         >>> LLRs.of([2.0, 0.5], [-1.0])
         LLRs of 2 same-source and 1 different-source pairs
         """
@@ -65,7 +68,17 @@ class LLRs:
             return same
         if different is None:
             raise LindleyError("the LLRs of the different-source pairs are missing: give two arrays, or one LLRs")
-        return cls(np.asarray(same), np.asarray(different))
+        call = "of LLRs and labels, give cllr(llrs[labels == 1], llrs[labels == 0])"
+        try:
+            of_same, of_different = as_numbers(same, "same"), as_numbers(different, "different")
+        except LindleyError as error:
+            raise LindleyError(f"{error}: log10 LRs of both kinds of pairs; {call}") from None
+        if of_same.shape == of_different.shape and any(map(_are_labels, (of_same, of_different))):
+            raise LindleyError(
+                "one of the two arrays holds labels, where the LLRs of same-source and of different-source pairs are needed: "
+                f"{call}; if they are LLRs, give cllr(LLRs(same, different))"
+            )
+        return cls(of_same, of_different)
 
     def __repr__(self) -> str:
         n_same, n_different = (round(float(np.sum(weight))) for weight in self.weights)
@@ -79,7 +92,7 @@ class LLRs:
 
         ``weight``: of every pair (traces, refs), of which that of the different-source pairs counts.
         """
-        matrix = np.asarray(llr, dtype=np.float64)
+        matrix = as_numbers(llr, "the LLRs")
         same = np.asarray(trace_source)[:, None] == np.asarray(ref_source)[None, :]
         if matrix.shape != same.shape:
             raise LindleyError(f"{matrix.shape} LLRs for {same.shape[0]} traces and {same.shape[1]} refs")
@@ -112,11 +125,14 @@ class LLRs:
         return same, different
 
 
+def _are_labels(values: Floats) -> bool:
+    """Whether values can be labels of pairs: all are 1 and 0, or 1 and −1, and both are there."""
+    few = bool(np.isin(values.ravel()[:1000], (-1, 0, 1)).all())  # others need not be sorted
+    return few and np.unique(values).tolist() in ([0, 1], [-1, 1])
+
+
 def _vector(values: ArrayLike, name: str) -> Floats:
-    try:
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise LindleyError(f"{name}: these are not all numbers; log10 LRs are needed, one per pair") from None
+    vector = as_numbers(values, name)
     if vector.ndim != 1:
         raise LindleyError(
             f"{name}: shape {vector.shape} where a list of numbers is needed, one per pair; a matrix of all pairs "

@@ -399,7 +399,8 @@ def test_tables_of_lindleys_in_lir(tmp_path: Path) -> None:
         "group_column": "car",
         "transform": "log10",
     }
-    instances = parse_data_provider(ConfigValue.wrap([], config), tmp_path).get_instances()
+    with pytest.warns(UserWarning, match="2 features for 10 sources or groups"):
+        instances = parse_data_provider(ConfigValue.wrap([], config), tmp_path).get_instances()
     assert instances.features.shape == (60, 2)
     np.testing.assert_allclose(instances.features[0], np.log10([0.5, 0.25]))
     assert len(np.unique(instances.source_ids)) == 20

@@ -105,6 +105,15 @@ def test_a_saved_system_takes_features_by_name(folder: Path, bounded: bool) -> N
         np.testing.assert_allclose(system.apply(pairs).llrs, right.llrs, rtol=0, atol=1e-10)
 
 
+def test_a_saved_system_converts_units_of_one_kind(folder: Path) -> None:
+    system = SavedSystem(folder / "ppm.safetensors")
+    expected = system.apply(Table(str(folder / "ppm.csv")).get_instances()).llrs
+    in_percent = PPM.replace(features=PPM.features / [1e4, 1.0, 1.0])
+    percent = Table(write(folder / "percent.csv", in_percent, ("K [%]", "Ti", "Mn"))).get_instances()
+    with pytest.warns(UserWarning, match="values in % were multiplied by 10,000, which makes them ppm"):
+        np.testing.assert_allclose(system.apply(percent).llrs, expected, rtol=0, atol=1e-9)
+
+
 def test_a_saved_system_refuses_what_contradicts_it(folder: Path) -> None:
     path, ppm = folder / "ppm.safetensors", str(folder / "ppm.csv")
     logs = Table(ppm, transform="log10").get_instances()
@@ -116,9 +125,9 @@ def test_a_saved_system_refuses_what_contradicts_it(folder: Path) -> None:
         SavedSystem(path).apply(Table(ppm, transform="ln").get_instances())
     with pytest.raises(LindleyError, match=r"needs 'Mn', and the table has no such column.*The data has 'K' and 'Ti'"):
         SavedSystem(path).apply(Table(ppm, ignore_columns=["Mn"]).get_instances())
-    percent = Table(write(folder / "percent.csv", PPM, ("K [%]", "Ti", "Mn")))
-    with pytest.raises(LindleyError, match="the values are in %, and the system was trained on ppm"):
-        SavedSystem(path).apply(percent.get_instances())
+    volume = Table(write(folder / "volume.csv", PPM, ("K [mg/L]", "Ti", "Mn")))
+    with pytest.raises(LindleyError, match="the values are in mg/L, and the system was trained on ppm"):
+        SavedSystem(path).apply(volume.get_instances())
     with pytest.raises(LindleyError, match="values of 'K', 'Ti' and 'Mn' are nowhere near"):
         SavedSystem(path, transformed=True).apply(Table(ppm).get_instances())
     with pytest.raises(LindleyError, match="feature_names of the data are K, Ti, Mn, and it has 2 columns"):

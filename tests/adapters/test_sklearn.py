@@ -196,3 +196,13 @@ def test_columns_of_a_data_frame_count_by_their_names(library):
     with pytest.raises(ValueError, match="K39"):
         classifier.decision_matrix(frame(new[:8], names[1:]), frame(new[8:]))
     assert classifier.score(frame(x, names[::-1]), source) == classifier.score(frame(x), source)
+
+
+def test_masked_values_are_missing_here_too() -> None:
+    values = np.random.default_rng(2).normal(size=(40, 2))
+    masked = np.ma.array(values, mask=values > 2)
+    with pytest.raises(ValueError, match="NaN"):
+        TwoLevelClassifier("tlm").fit(masked, np.repeat(np.arange(20), 2))
+    classifier = TwoLevelClassifier("tlm").fit(values, np.repeat(np.arange(20), 2))
+    with pytest.raises(ValueError, match="NaN"):
+        classifier.decision_function(masked)

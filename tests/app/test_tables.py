@@ -46,6 +46,23 @@ def test_a_click_on_a_column_is_checked_at_once_and_can_be_kept(client: Client) 
     assert "Kept in lindley.yaml" in again
 
 
+def test_logarithms_are_a_button_where_the_scatter_grows_with_the_level(client: Client) -> None:
+    """The button stands behind the choice of the same name, and so is what counts when it is clicked."""
+    rows = [["source", *glass()[0][1:]], *glass(sources=60)[1:]]
+    number = client.upload("glass.csv", csv_bytes(rows))
+    shown = client.get(f"/tables/{number}").text
+    button = '<button class="small" name="transform" value="log10">Take logarithms</button>'
+    assert shown.index('<select id="transform"') < shown.index(button)
+    assert "the scatter within sources is" in shown
+    client.submit(f"/tables/{number}/reading", transform=["", "log10"])
+    stored = client.bench.table(number)
+    assert stored is not None
+    assert stored.reading == {"transform": "log10"}
+    shown = client.get(f"/tables/{number}").text
+    assert "This table can be used." in shown
+    assert button not in shown
+
+
 def test_a_finding_stands_in_its_cell_as_text_and_rows_without_one_are_left_out(tmp_path) -> None:
     rows = glass(sources=40)
     rows[100][2] = "x"

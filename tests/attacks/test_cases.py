@@ -65,22 +65,17 @@ HEADERS: dict[str, tuple[str | None, str | None, list[str], str | None]] = {
     "capitals": ("ppm", "ppm", [*PPM, f"{SI} [PPM]"], None),
     "no unit of the reference": ("ppm", "ppm", [*PPM, SI], None),
     "no unit at all": ("ppm", "ppm", [*FEATURES, SI], None),
-    "the reference in per cent": (
+    "another name of the unit": ("%", "ppm", [*(f"{name} [mg/kg]" for name in FEATURES), f"{SI} (wt%)"], None),
+    "the reference by volume": (
         "ppm",
         "ppm",
-        [*PPM, f"{SI} [%]"],
-        rf"column '{SI} \[%\]': the values are in %, and the",
+        [*PPM, f"{SI} [mg/L]"],
+        rf"column '{SI} \[mg/L\]': the values are in mg/L, and the",
     ),
-    "the reference in wt%": (
-        "%",
-        "ppm",
-        [*PPM, f"{SI} (wt%)"],
-        "the values are in wt%, and the system was trained on %",
-    ),
-    "the reference in ppb": ("ppm", "ppm", [*PPM, f"{SI} [ppb]"], "in ppb, and the system was trained on ppm"),
-    "a feature in per cent": ("ppm", "ppm", ["K39 [%]", *PPM[1:], SI], "'K39 \\[%\\]': the values are in %"),
-    "all in ppb": ("ppm", "ppm", [f"{name} [ppb]" for name in (*FEATURES, SI)], "5 errors"),
-    "capitals of the reference": ("ppm", "ppm", [*PPM, "SI28 [%]"], "in %, and the system was trained on ppm"),
+    "the reference in at.%": ("%", "ppm", [*PPM, f"{SI} (at.%)"], "in at.%, and the system was trained on %"),
+    "a feature by volume": ("ppm", "ppm", ["K39 [vol%]", *PPM[1:], SI], "'K39 \\[vol%\\]': the values are in vol%"),
+    "all by volume": ("ppm", "ppm", [f"{name} [mg/L]" for name in (*FEATURES, SI)], "5 errors"),
+    "capitals of the reference": ("ppm", "ppm", [*PPM, "SI28 [at.%]"], "in at.%, and the system was trained on ppm"),
     "the reference twice": ("ppm", "ppm", [*PPM[:3], "si28 [ppm]", "SI28 [%]"], "could each be 'Si28'"),
     "no reference": ("ppm", "ppm", [*PPM, "Si29 [ppm]"], "the system needs 'Si28'"),
 }
@@ -97,6 +92,28 @@ def test_units_of_every_column_that_is_computed_with(name: str, tmp_path: Path) 
         made(tmp_path, of, header)
 
 
+@pytest.mark.parametrize(
+    ("header", "factor"),
+    [
+        ([*PPM, f"{SI} [%]"], [1, 1, 1, 1, 1e-4]),
+        (["K39 [%]", *PPM[1:], f"{SI} [µg/g]"], [1e-4, 1, 1, 1, 1]),
+        ([f"{name} [ppb]" for name in (*FEATURES, SI)], [1000] * 5),
+    ],
+    ids=["the reference", "a feature", "all"],
+)
+def test_units_of_one_kind_are_converted_and_said(header: list[str], factor: list[float], tmp_path: Path) -> None:
+    of = ratio("ppm", "ppm")
+    case = made(tmp_path, of, header, np.array(factor))
+    trace, ref = pair(of)
+    assert case.explanation.log10_lr == pytest.approx(of.llr(trace, ref), abs=1e-9)
+    assert of.llr(dict(zip(header, (trace * factor).T, strict=True)), ref) == pytest.approx(
+        of.llr(trace, ref), abs=1e-9
+    )
+    assert "unit-converted" in {each.code for each in case.trace.items.findings}
+    made_of_it = case.to_json()["trace"]
+    np.testing.assert_allclose([list(row.values()) for row in made_of_it["measured"]], trace[:, :4], rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", [name for name in HEADERS if name != "the reference twice"])
 def test_units_of_columns_that_are_given_by_name(name: str) -> None:
     unit, units, header, message = HEADERS[name]
@@ -106,7 +123,7 @@ def test_units_of_columns_that_are_given_by_name(name: str) -> None:
     if message is None:
         assert of.llr(columns, ref) == of.llr(trace, ref)
         return
-    with pytest.raises(LindleyError, match=message.replace("5 errors", "in ppb")):
+    with pytest.raises(LindleyError, match=message.replace("5 errors", "in mg/L")):
         of.llr(columns, ref)
 
 
@@ -153,8 +170,8 @@ def test_training_reads_the_unit_of_the_reference(name: str) -> None:
     again = read_table(table, features=FEATURES, units=told, transform="log10", reference=SI)
     assert again.column_units == told
     if told[-1]:
-        with pytest.raises(LindleyError, match="and the system was trained on ppb"):
-            read_table(table, features=FEATURES, units=(*told[:-1], "ppb"), transform="log10", reference=SI)
+        with pytest.raises(LindleyError, match="and the system was trained on mg/L"):
+            read_table(table, features=FEATURES, units=(*told[:-1], "mg/L"), transform="log10", reference=SI)
 
 
 def test_a_reference_and_a_feature_of_one_name_stay_apart() -> None:

@@ -91,11 +91,11 @@ def test_train_then_case_in_processes_of_their_own(tmp_path: Path) -> None:
     assert set(content) >= KEYS
     assert content["log10_lr"] == pytest.approx(system.llr(item[:1], item[1:]), abs=1e-9)
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    write_csv(tmp_path / "percent.csv", item[:1], ["K39 [%]", "Ti49", "Mn55", "Si28"])
-    answer = here("case", "glass.safetensors", "--trace", "percent.csv", "--ref", "r.csv", cwd=tmp_path)
+    write_csv(tmp_path / "volume.csv", item[:1], ["K39 [mg/L]", "Ti49", "Mn55", "Si28"])
+    answer = here("case", "glass.safetensors", "--trace", "volume.csv", "--ref", "r.csv", cwd=tmp_path)
     assert answer.returncode == 2
     assert answer.stdout == ""
-    assert "the values are in %, and the system was trained on ppm" in answer.stderr
+    assert "the values are in mg/L, and the system was trained on ppm" in answer.stderr
 
 
 def test_the_report_on_standard_output(folder: Path) -> None:

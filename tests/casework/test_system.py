@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -170,10 +171,10 @@ WHOLE = {name: [0.1, 0.2] for name in FEATURES}
         {"Sr88": [5.0, 7.0]},
         {"item": ["w1", "w1"], "source": [3, 3]},
         {"note": ["shard", None]},
-        {"time": [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]},
+        {"time": [datetime.date(2026, 1, 1)] * 2},
         {"instance": [1, 2]},
     ],
-    ids=["none", "another feature", "one label", "a note", "dates", "numbers"],
+    ids=["none", "another feature", "one label", "a note", "a date", "numbers"],
 )
 @pytest.mark.parametrize("kind", [dict, pd.DataFrame, pl.DataFrame])
 def test_other_columns_of_one_item_take_no_part(kind: Any, more: dict[str, list[Any]]) -> None:
@@ -188,27 +189,81 @@ def test_other_columns_of_one_item_take_no_part(kind: Any, more: dict[str, list[
         ([1.0, 2.0, 3.0], r"and it has the shape \(3,\)"),
         (np.zeros((2, 5)), r"and it has the shape \(2, 5\)"),
         (np.zeros((2, 3, 4)), r"and it has the shape \(2, 3, 4\)"),
-        ([[1.0, 2.0, np.nan, 4.0]], "trace 1: 1 values are not finite numbers"),
-        ([["a", "b", "c", "d"]], "trace 1: not an array of numbers"),
+        ([[1.0, 2.0, np.nan, 4.0]], "trace 1: 1 values are missing or not finite numbers"),
+        ([["a", "b", "c", "d"]], "trace 1: 'a' is text, where a number is needed"),
         ([[1.0, 2.0], [3.0]], "trace 1: not an array of numbers"),
         ({"K39": [1.0]}, "trace 1: the system needs 'Ti49', 'Mn55' and 'Rb85', and the table has no such column"),
-        ({"K39": [1, 2], "Ti49": [1], "Mn55": [1], "Rb85": [1]}, "trace 1: its columns are not numbers of equal count"),
+        ({"K39": [1, 2], "Ti49": [1], "Mn55": [1], "Rb85": [1]}, "all columns need as many rows"),
         ({"K39": [1.0], "Ti_49": [1.0], "Mn55": [1.0], "Rb85": [1.0]}, r"needs 'Ti49', .* Did you mean 'Ti_49'\?"),
         (pd.DataFrame([[1.0] * 4], columns=["K39", "Ti49", "Mn", "Rb85"]), r"needs 'Mn55', .* Did you mean 'Mn'\?"),
         (
             {**WHOLE, "item": ["w1", "w2"]},
-            r"trace 1: the column 'item' differs within what would be one item \('w1' and 'w2'\)",
+            r"trace 1, column 'item': the column differs within what would be one item \('w1' and 'w2'\)",
         ),
-        ({**WHOLE, "Source": [1, 2]}, r"trace 1: the column 'Source' differs .* does it tell items apart\?"),
+        (
+            {**WHOLE, "time": [datetime.date(2026, 1, day) for day in (1, 2)]},
+            "column 'time': the column differs within",
+        ),
+        ({**WHOLE, "Source": [1, 2]}, r"trace 1: its rows are of several items \('1' and '2'\)"),
         (
             pl.DataFrame({**WHOLE, "piece": ["a", None]}).vstack(pl.DataFrame({**WHOLE, "piece": ["b", "b"]})),
-            "'piece' differs",
+            "column 'piece': the column differs within",
         ),
     ],
 )
 def test_arrays_that_do_not_fit_are_told(trace: Any, message: str) -> None:
     with pytest.raises(LindleyError, match=message):
         system().llr(trace, np.zeros((1, 4)))
+
+
+def test_a_series_counts_by_the_names_in_its_index() -> None:
+    row = pd.Series([2.1, 3.2, 4.3, 5.4], index=FEATURES)
+    ref = np.array([[2.0, 3.0, 4.0, 5.0]])
+    llr = system().llr(row.to_numpy(), ref)
+    assert system().llr(row, ref) == system().llr(row[::-1], ref) == system().llr(row[::-1].astype(object), ref) == llr
+    assert system().llr(row.reset_index(drop=True), ref) == llr  # values without names, in the order of the features
+    assert system().case(row[::-1], ref, allow_outside=True).explanation.log10_lr == pytest.approx(llr, abs=1e-12)
+    source = {"trace_source": ["a"], "ref_source": ["a"]}
+    assert np.isclose(system().llrs([row[::-1]], [ref, ref], ["a"], ["a", "b"]).same, llr).all(), source
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (pd.Series([1.0, 2.0, 3.0, 4.0], index=["a", "b", "c", "d"]), "the system needs 'K39'"),
+        (pd.Series([1.0, 2.0, 3.0, 4.0], index=[7, 8, 9, 10]), "the index of a Series names no features"),
+        (pd.Series([1.0, 2.0, 3.0, 4.0], name="K39"), "the system needs 'Ti49', 'Mn55' and 'Rb85'"),
+        (pl.Series("K39", [1.0, 2.0, 3.0, 4.0]), "the system needs 'Ti49', 'Mn55' and 'Rb85'"),
+        (pd.Series([1.0, 2.0, 3.0, 4.0], index=["K39"] * 2 + ["Mn55", "Rb85"]), "gives one name to two values"),
+        ([pd.Series([1.0, 2.0, 3.0, 4.0], index=FEATURES[::-1])], "a list of rows with names"),
+        (pd.DataFrame(WHOLE, index=pd.Index(["a", "b"], name="source")), "its rows are of several items"),
+        (pd.DataFrame(WHOLE, index=["a", "b"]), "column 'index': the column differs within"),
+        (
+            pd.DataFrame({**WHOLE, "position": [1, 1]}).iloc[[0, 0, 1]].assign(position=[1, 1, 2]),
+            "'position': the column",
+        ),
+        ([True, 1.0, 2.0, 3.0], "trace 1: True is a truth value"),
+        (np.array([True, False, True, True]), "trace 1: True is a truth value"),
+        (np.array([1.0, np.True_, 2, 3], dtype=object), "trace 1: True is a truth value"),
+        ({**WHOLE, "K39": [True, 0.2]}, "'True' is not a number"),
+        (["2_63", 1.0, 2.0, 3.0], "trace 1: '2_63' is text"),
+        ({**WHOLE, "K39": ["2_63", "0.2"]}, "'2_63' is not a number"),
+        (np.ma.array([1.0, 2.0, 3.0, 4.0], mask=[0, 1, 0, 0]), "1 values are missing"),
+        ([np.ma.array([1.0, 2.0, 3.0, 4.0], mask=[0, 1, 0, 0])], "1 values are missing"),
+        ({**WHOLE, "K39": np.ma.array([0.1, 0.2], mask=[0, 1])}, "the cell is empty"),
+        (np.array(["2026-01-01"] * 4, dtype="M8[D]"), "2026-01-01 is a date"),
+        ([1j, 2.0, 3.0, 4.0], "is a complex number"),
+        ([10**400, 2.0, 3.0, 4.0], "not an array of numbers"),
+    ],
+)
+def test_no_door_takes_what_only_passes_for_numbers_or_for_one_item(item: Any, message: str) -> None:
+    ref = np.zeros((1, 4))
+    for door in (system().llr, system().case, lambda a, b: system().llrs([a], [b], ["x"], ["y"])):
+        with pytest.raises(LindleyError) as caught:
+            door(item, ref)
+        told = str(caught.value)
+        several = "one trace is needed" in told or "several items" in message  # whose words are of the door
+        assert several or re.search(message, told.replace("trace:", "trace 1:")), told
 
 
 def test_nothing_and_a_mapping_are_no_lists_of_items() -> None:

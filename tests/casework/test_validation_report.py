@@ -207,9 +207,9 @@ def test_the_transform_and_the_units_of_the_system_are_honoured(tmp_path: Path) 
     cllr = expected.line("accuracy", "cllr").raw
     assert cllr is not None
     assert found["lines"][0]["raw"]["value"] == pytest.approx(cllr.value, rel=1e-6)
-    path.write_text(path.read_text("utf-8").replace("(ppm)", "(%)"), encoding="utf-8")
-    with pytest.raises(LindleyError, match="the values are in %, and the system was trained on ppm"):
-        evaluate(tmp_path / "logs.safetensors", path, "--out", tmp_path / "percent")
+    path.write_text(path.read_text("utf-8").replace("(ppm)", "(mg/L)"), encoding="utf-8")
+    with pytest.raises(LindleyError, match="the values are in mg/L, and the system was trained on ppm"):
+        evaluate(tmp_path / "logs.safetensors", path, "--out", tmp_path / "volume")
     with pytest.raises(LindleyError, match="takes the logarithm"):
         evaluate(tmp_path / "logs.safetensors", "glass-simulated", "--out", tmp_path / "named")
 

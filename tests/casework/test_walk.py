@@ -151,8 +151,8 @@ def test_what_is_asked_on_the_way(folder: Path) -> None:
     assert "name it with --source-column item" in told
     told = refused("case glass.safetensors --trace windows.xlsx --ref windows.xlsx --out reports/", folder)
     assert "Trace and reference are from one file, 'windows.xlsx'" in told
-    write(folder / "percent.xlsx", [("F1", items(21, 5, 7)[0][:2])], unit="%")
-    told = refused("case glass.safetensors --trace percent.xlsx --ref windows.xlsx --out reports/", folder)
-    assert "column 'K39 [%]': the values are in %, and the system was trained on mg/kg" in told
+    write(folder / "volume.xlsx", [("F1", items(21, 5, 7)[0][:2])], unit="mg/L")
+    told = refused("case glass.safetensors --trace volume.xlsx --ref windows.xlsx --out reports/", folder)
+    assert "column 'K39 [mg/L]': the values are in mg/L, and the system was trained on mg/kg" in told
     typed(f"{BATCH} --out matrix.xlsx")
     assert "matrix.xlsx is there already" in refused(f"{BATCH} --out matrix.xlsx", folder)

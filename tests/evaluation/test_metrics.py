@@ -1,5 +1,6 @@
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,7 +203,7 @@ def test_two_arrays_are_as_good_as_llrs(metric):
         (([1.0], [1.0, -np.inf, np.inf]), "different: 2 of 3 values are infinite"),
         ((np.eye(3), [1.0]), r"same: shape \(3, 3\) where a list of numbers is needed.*LLRs.from_matrix"),
         ((2.0, [1.0]), r"same: shape \(\) where a list"),
-        ((["high"], [1.0]), "same: these are not all numbers"),
+        ((["high"], [1.0]), "same: 'high' is text, where a number is needed: log10 LRs"),
         (([1.0],), "the LLRs of the different-source pairs are missing"),
         ((LLRs([1.0], [0.0]), [1.0]), "give them alone, or two arrays"),
     ],
@@ -214,3 +215,20 @@ def test_what_is_wrong_with_the_llrs_is_said(given, told):
 
 def test_llrs_show_how_many_pairs_they_stand_for():
     assert repr(LLRs([1.0, 2.0], [0.0], None, [40.0])) == "LLRs of 2 same-source and 40 different-source pairs"
+
+
+@pytest.mark.parametrize(
+    "labels", [[1, 1, 0, 0], [1.0, 1.0, 0.0, 0.0], [1, 1, -1, -1], np.array([True, True, False, False])]
+)
+@pytest.mark.parametrize("metric", [cllr, cllr_min, eer, devpav, summary])
+def test_labels_beside_llrs_are_refused_with_the_right_call(labels: Any, metric: Any) -> None:
+    llrs = [2.0, 0.5, -1.0, 0.1]
+    for arrays_given in ((llrs, labels), (labels, llrs)):
+        with pytest.raises(LindleyError, match=r"cllr\(llrs\[labels == 1\], llrs\[labels == 0\]\)"):
+            metric(*arrays_given)
+
+
+def test_llrs_that_look_like_labels_are_taken_where_they_are_said_to_be_llrs() -> None:
+    assert cllr(LLRs([2.0, 1.5], [0.0, 1.0])) == pytest.approx(cllr([2.0, 1.5], [1e-15, 1.0]))
+    assert cllr([0.0, 0.0], [0.0, 0.0]) == 1.0
+    assert cllr([2.0, 1.5, 1.0], [0.0, 1.0]) > 0

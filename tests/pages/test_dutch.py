@@ -194,7 +194,15 @@ def test_every_warning_of_a_table_has_words() -> None:
     code = "".join(path.read_text("utf-8") for path in folder.glob("*.py") if path.name != "join.py")
     codes = set(re.findall(r'Finding\(\s*"warning",\s*f?"([a-z-]+)"', code)) | {"date-label"}
     codes |= {"hidden-rows", "hidden-columns", "similar-sources"}
-    of_training = {"many-features", "shared-row", "unexpected-size", "single-measurement"}
+    of_training = {
+        "many-features",
+        "shared-row",
+        "unexpected-size",
+        "single-measurement",
+        "code-for-missing",
+        "scatter-grows",
+    }
+    of_training |= {"far-from-replicates", "far-from-sources"}
     assert codes > of_training
     assert codes - of_training - {code for code, texts in TEXTS.items() if "nl" in texts} == set()
     assert wrong([text["nl"] for code, text in TEXTS.items() if code not in CHECKS]) == []

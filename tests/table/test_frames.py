@@ -14,7 +14,6 @@ import pytest
 
 from lindley.errors import LindleyError
 from lindley.table import Table, TableError, examine_table, export_csv, read_table
-from lindley.table.frames import by_name, columns_of
 
 Columns = dict[str, list[Any]]
 KINDS: dict[str, Callable[[Columns], Any]] = {
@@ -122,7 +121,7 @@ def test_what_pandas_calls_missing() -> None:
     [
         ([1.0, 2.0], r"an array of rows × features, and not list of shape \(2,\)"),
         (object(), "and not object"),
-        ([[1.0], [1.0, 2.0]], "not an array of rows × features"),
+        ([[1.0], [1.0, 2.0]], r"an array of rows × features, and not list of shape \(2,\)"),
         ({"source": ["a", "b"], "x": [1.0]}, "'source' 2, 'x' 1"),
         (pd.DataFrame([[1.0, 2.0]], columns=["x", "x"]), "the data frame cannot be read"),
         (np.ones((3, 2)), "3 different names of features do not fit 2 columns"),
@@ -131,22 +130,6 @@ def test_what_pandas_calls_missing() -> None:
 def test_what_is_no_table(data: Any, message: str) -> None:
     with pytest.raises(LindleyError, match=message):
         read_table(data, features=["a", "b", "c"] if isinstance(data, np.ndarray) else None)
-
-
-def test_columns_by_name() -> None:
-    columns = {"Ti49": [1, 2], "K39 [ppm]": [3.5, None], "note": ["a", "b"]}
-    for data in (columns, pd.DataFrame(columns), pl.DataFrame(columns)):
-        np.testing.assert_array_equal(by_name(data, ["K39", "Ti49"], "trace 1"), [[3.5, 1], [np.nan, 2]])
-        with pytest.raises(LindleyError, match=r"trace 1: the system needs 'Ti47'.* Did you mean 'Ti49'\?"):
-            by_name(data, ["K39", "Ti47"], "trace 1")
-        with pytest.raises(LindleyError, match="trace 1: its columns are not numbers"):
-            by_name(data, ["note"], "trace 1")
-    assert by_name({"K39": 3.5, "Ti49": 1}, ["Ti49", "K39"], "trace 1").tolist() == [[1, 3.5]]
-    with pytest.raises(LindleyError, match=r"'K39 \[ppm\]' and 'K39 \[%\]' could each be 'K39'"):
-        by_name({"K39 [ppm]": [1.0], "K39 [%]": [2.0]}, ["K39"], "trace 1")
-    assert columns_of([[1.0]]) is None
-    with pytest.raises(LindleyError, match="named columns are needed"):
-        by_name([[1.0]], ["K39"], "trace 1")
 
 
 def test_a_table_in_the_features_of_a_system() -> None:
@@ -158,8 +141,8 @@ def test_a_table_in_the_features_of_a_system() -> None:
     assert by_frame.features == again.features == ("Ti49", "K39")
     assert by_frame.units == again.units == (None, "ppm")
     np.testing.assert_array_equal(by_frame.values, again.values)
-    with pytest.raises(LindleyError, match="the values are in ppm, and the system was trained on %"):
-        read_table(table, features=["K39"], units=["%"])
+    with pytest.raises(LindleyError, match="the values are in ppm, and the system was trained on mg/L"):
+        read_table(table, features=["K39"], units=["mg/L"])
     assert read_table(table, name="glass", units={"Ti49": "%"}).header == ("K39 [ppm]", "Ti49 [%]")
     with pytest.raises(LindleyError, match=r"table was read already: leave out source=\.\.\., transform=\.\.\."):
         read_table(table, source="item", transform="log10")
@@ -209,3 +192,51 @@ def test_the_digest_of_a_table_without_units_is_what_it_was() -> None:
     values = np.arange(12.0).reshape(6, 2)
     table = Table.from_arrays(values, ["a", "a", "b", "b", "c", "c"], features=["K39", "Ti49"])
     assert table.sha256() == "f8c7acc00bbf87c2487fd82f7ce3acc884f6909f41ac449efc7db2f2bc36f6a8"
+
+
+def test_an_index_that_names_the_sources_is_used() -> None:
+    columns = good()
+    whole = read_table(pd.DataFrame(columns), source="item")
+    by_item = pd.DataFrame(columns).set_index("item")
+    assert read_table(by_item, source="item").sha256() == whole.sha256()
+    assert read_table(by_item.rename_axis("source")).sha256() == whole.sha256()
+    with pytest.raises(TableError, match='If the index names the sources, say so with source="item"'):
+        read_table(by_item)
+    unnamed = by_item.rename_axis(None)
+    assert read_table(unnamed, source="index").sha256() == whole.sha256()
+    numbered = pd.DataFrame(columns, index=range(5, 29))  # rows of a larger frame
+    assert read_table(numbered, source="item").sha256() == whole.sha256()
+
+
+def test_labels_and_columns_with_another_index_are_refused() -> None:
+    columns = good()
+    labels = pd.Series(columns.pop("item"))
+    frame = pd.DataFrame(columns)
+    with pytest.raises(LindleyError, match="the index of one column or label is not that of another"):
+        read_table(frame, source=labels[::-1])
+    with pytest.raises(LindleyError, match="the index of one column or label is not that of another"):
+        read_table({**columns, "source": labels, "Ti49": frame["Ti49"][::-1]})
+    assert read_table(frame[::-1], source=labels[::-1]).labels[0] == "S8"
+
+
+def test_masked_values_are_missing() -> None:
+    columns = good()
+    masked = np.ma.array(np.column_stack([columns["K39 [ppm]"], columns["Ti49"]]), mask=False)
+    masked[4, 1] = np.ma.masked
+    expected = [("missing-value", (4,))]
+    for data in (masked, list(masked), {"x1": masked[:, 0], "x2": masked[:, 1]}):
+        findings = examine_table(data, source=columns["item"]).findings
+        assert [(each.code, each.rows) for each in findings if each.level == "error"] == expected
+    labels = np.ma.array(columns["item"], mask=np.arange(24) == 7)
+    assert [
+        each.rows for each in examine_table(masked.data, source=labels).findings if each.code == "empty-source"
+    ] == [(7,)]
+
+
+def test_truth_values_in_a_list_are_no_numbers() -> None:
+    rows: list[list[Any]] = [[1.5 + i, 2.5 * i] for i in range(24)]
+    rows[3][1] = True
+    found = {each.code: each.rows for each in examine_table(rows, source=good()["item"]).findings}
+    assert found["not-a-number"] == (3,)
+    with pytest.raises(LindleyError, match=r"make a data frame of them, such as pandas\.DataFrame"):
+        read_table([{"x": 1.0}, {"x": 2.0}], source=["a", "b"])

@@ -150,11 +150,11 @@ def test_measurements_of_two_tables_are_named() -> None:
 
 
 def test_units() -> None:
-    in_ppm, in_percent = replace(ONE, units=("ppm", "ppm", None)), replace(TWO, units=("%", "PPM", None))
+    in_ppm, by_volume = replace(ONE, units=("ppm", "ppm", None)), replace(TWO, units=("mg/L", "PPM", None))
     with pytest.raises(
-        TableError, match=r"column 'K39': the values are in ppm \(one\) and in % \(two\)\. Convert them to ppm"
+        TableError, match=r"column 'K39': the values are in ppm \(one\) and in mg/L \(two\)\. Convert them to ppm"
     ):
-        join_tables([in_ppm, in_percent])
+        join_tables([in_ppm, by_volume])
     joined = join_tables([ONE, replace(TWO, units=("ppm", None, None))])
     assert joined.units == ("ppm", None, None)
     assert [finding.code for finding in joined.findings] == ["unit-not-given"]
@@ -164,8 +164,10 @@ def test_units() -> None:
 def test_a_reference_in_another_unit() -> None:
     divided = Transform("ln", "Si28")
     one, two = (replace(each, transform=divided, reference_unit=unit) for each, unit in ((ONE, "%"), (TWO, "ppm")))
-    with pytest.raises(TableError, match="column 'Si28': the values are in"):
-        join_tables([one, two])
+    with pytest.raises(LindleyError, match="two holds ln of the ratio to Si28 of values in other units: read it again"):
+        join_tables([one, two])  # whose measurements nobody kept
+    with pytest.raises(TableError, match=r"column 'Si28': the values are in % .* and in cps"):
+        join_tables([one, replace(two, reference_unit="cps")])
 
 
 def test_tables_that_do_not_touch_get_a_warning() -> None:
@@ -193,3 +195,11 @@ def test_what_cannot_be_joined_is_told(tables: list[Table], settings: dict[str, 
     with pytest.raises(LindleyError) as told:
         join_tables(tables, **settings)
     assert message in str(told.value)
+
+
+def test_a_system_of_joined_tables_remembers_what_was_converted() -> None:
+    in_ppm, in_percent = (replace(each, units=(unit,) * 3) for each, unit in ((ONE, "ppm"), (TWO, "%")))
+    joined = join_tables([in_ppm, replace(in_percent, values=TWO.values / 10_000)])
+    np.testing.assert_allclose(joined.values, join_tables([ONE, TWO]).values, rtol=1e-15)
+    told = lindley.train(joined, "tlm", replicates=2).about["data"]["converted"]
+    assert told == ["two: 'K39', 'Ti49' and 'Mn55': values in % were multiplied by 10,000, which makes them ppm."]

@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from lindley.arrays import as_numbers
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.llrs import LN10, Floats, LLRs
@@ -99,7 +100,7 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: if the data or the parameters do not do; it says why.
         """
-        values, source = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=4)
+        values, source = validate_data(self, _seen(X), y, dtype=np.float64, ensure_min_samples=4)
         self._require_counts()
         share: Any = self.validation
         if not isinstance(share, numbers.Real) or not 0 < float(share) < 1:
@@ -184,7 +185,7 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         """A data frame with its columns in the order of the fit; one of other columns is left to scikit-learn to refuse."""
         names, there = getattr(self, "feature_names_in_", None), columns_of(X)
         if names is None or there is None or sorted(there) != sorted(names):
-            return X
+            return _seen(X)
         return X[list(names)]
 
     def _require_counts(self) -> None:
@@ -219,6 +220,11 @@ class TwoLevelClassifier(BaseEstimator):  # type: ignore[misc]
         rows = self._rows(items if len(shape) == 2 else np.reshape(items, (-1, shape[2])))
         item = np.repeat(np.arange(shape[0]), shape[1] if len(shape) == 3 else 1)
         return Side(rows, item, np.arange(shape[0]).astype(np.str_))
+
+
+def _seen(X: Any) -> Any:
+    """An array with NaN for what is masked, which scikit-learn refuses; it looks at no masks."""
+    return as_numbers(X, "X") if isinstance(X, np.ma.MaskedArray) else X
 
 
 def _in_order(n: int) -> NDArray[np.str_]:

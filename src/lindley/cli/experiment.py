@@ -56,7 +56,7 @@ def run(
         str | None,
         typer.Option(
             help=f"Models, comma-separated: {MODELS}, nplda, or the neural {NEURAL}; each with {CALIBRATIONS} appended in "
-            "order, and quantile:, yeo-johnson: or flow: in front; @cv behind a classical one cross-fits it. Example: "
+            "order, and log10:, quantile:, yeo-johnson: or flow: in front; @cv behind a classical one cross-fits it. Example: "
             "tlm+logistic+elub"
         ),
     ] = None,

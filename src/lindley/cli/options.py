@@ -187,7 +187,7 @@ def names(text: str, option: str) -> tuple[str, ...]:
 def read_mates(text: str) -> Any:
     """A word, or a share: what is neither is told where the table is known."""
     try:
-        return float(text)
+        return text if "_" in text else float(text)  # 0_1 is no number to anybody but Python
     except ValueError:
         return text
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
+from lindley.arrays import as_numbers
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums, count_pairs
@@ -96,7 +97,7 @@ def bootstrap(
     """
     if not 0 < level < 1 or n < 1:
         raise LindleyError(f"bootstrap: level must lie between 0 and 1 and n above 0, got {level} and {n}")
-    matrix, grid = np.asarray(llr, dtype=np.float64), PairGrid.of(trace_source, ref_source)
+    matrix, grid = as_numbers(llr, "the LLRs"), PairGrid.of(trace_source, ref_source)
     _ = grid.llrs(matrix)  # refuses wrong shapes, infinities and one-sided data
     costs = PairSums.costs(grid, matrix)
     times = draw_sources(grid.names, n, seed, costs.traces, costs.refs)

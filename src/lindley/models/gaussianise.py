@@ -5,7 +5,8 @@ time, and as in scikit-learn: one sends the empirical quantiles of a feature to 
 Yeo and Johnson's one-parameter family by maximum likelihood. scikit-learn sends the smallest and the largest training value,
 and all beyond them, to ±5.2. Here they go where the extremes of n normal values are expected, ±Φ⁻¹(1 − 1/2n): a pair beyond the
 training range looks alike, but not outlandish. The third, ``flow``, bends all features together, and knows of sources
-(`lindley.models.flow`).
+(`lindley.models.flow`). Beside these, ``log10`` takes the logarithm of every feature, as ``--transform log10`` does of a
+table, so that one run compares both.
 
 Each is a dataclass of plain arrays, so that it can be stored, and is called with values (rows, feature).
 """
@@ -19,12 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.flow import Flow, fit_flow
 
-__all__ = ["GAUSSIANISERS", "Gaussianiser", "GaussianiserName", "Quantile", "YeoJohnson", "fit_gaussianiser"]
+__all__ = [
+    "GAUSSIANISERS",
+    "Gaussianiser",
+    "GaussianiserName",
+    "Logarithm",
+    "Quantile",
+    "YeoJohnson",
+    "fit_gaussianiser",
+]
 
-GaussianiserName = Literal["quantile", "yeo-johnson", "flow"]
+GaussianiserName = Literal["log10", "quantile", "yeo-johnson", "flow"]
 GAUSSIANISERS: tuple[GaussianiserName, ...] = get_args(GaussianiserName)
 MOST_QUANTILES = 1000
 AT_THE_END = 1e-7
@@ -38,6 +48,7 @@ def fit_gaussianiser(
     source: NDArray[Any] | None = None,
     group: NDArray[Any] | None = None,
     seed: int = 0,
+    zero: Floats | float = 0.0,
 ) -> Gaussianiser:
     """The transform of values (rows, feature), fitted on training instances.
 
@@ -47,7 +58,10 @@ def fit_gaussianiser(
         source: of every row. A flow must know; a marginal transform does not look at it.
         group: of every row, if sources come in groups.
         seed: of what a flow draws; a marginal transform draws nothing.
+        zero: what 0 is in these units, where measurements were standardised (feature,); a logarithm needs it.
     """
+    if kind == "log10":
+        return Logarithm.fit(values, np.broadcast_to(zero, values.shape[1:]))
     if kind == "quantile":
         return Quantile.fit(values)
     if kind == "yeo-johnson":
@@ -109,7 +123,33 @@ class YeoJohnson:
         return (_bend(np.asarray(values), self.power) - self.mean) / self.sd
 
 
-Gaussianiser = Quantile | YeoJohnson | Flow
+@dataclass(frozen=True, eq=False)
+class Logarithm:
+    """ln(x − zero), standardised over the training values: the same for any base."""
+
+    zero: Floats  # what 0 was before the values were standardised (feature,)
+    mean: Floats  # of the logarithms of training values (feature,)
+    sd: Floats  # (feature,)
+
+    @classmethod
+    def fit(cls, values: Floats, zero: Floats) -> Logarithm:
+        """From instances (rows, feature)."""
+        plain = cls(np.array(zero), np.zeros(values.shape[1]), np.ones(values.shape[1]))
+        sd = plain(values).std(axis=0)
+        return cls(plain.zero, plain(values).mean(axis=0), np.where(sd > 0, sd, 1.0))
+
+    def __call__(self, values: Floats) -> Floats:
+        """Values (rows, feature), transformed."""
+        above = np.asarray(values) - self.zero
+        if (above <= 0).any():
+            raise LindleyError(
+                "log10: in front of a model takes logarithms, and some values are not positive: leave it out, or give the "
+                "measured values"
+            )
+        return np.asarray((np.log(above) - self.mean) / self.sd)
+
+
+Gaussianiser = Logarithm | Quantile | YeoJohnson | Flow
 
 
 def _bend(values: Floats, power: Floats) -> Floats:

@@ -170,7 +170,8 @@ class _Family:
         gaussianisers: tuple[Gaussianiser, ...] = ()
         if name.gaussianiser:
             gaussianisers = tuple(
-                _gaussianiser(name, part, each.seed) for part, each in zip(learn, materials, strict=True)
+                _gaussianiser(name, part, each.seed, scaling)
+                for part, each, scaling in zip(learn, materials, scalings, strict=True)
             )
             learn = [_with(part, change) for part, change in zip(learn, gaussianisers, strict=True)]
         family = cls(name, materials, scalings, gaussianisers, learn, [])
@@ -261,7 +262,7 @@ class _Family:
         def learn(rest: Part) -> tuple[PairModel, Callable[[Part], Part]]:
             if not self.name.gaussianiser:
                 return again(rest), lambda part: part
-            change = _gaussianiser(self.name, rest, material.seed)
+            change = _gaussianiser(self.name, rest, material.seed, scaling)
             return again(_with(rest, change)), lambda part: _with(part, change)
 
         everything = _with(material.learn, scaling)
@@ -285,9 +286,9 @@ def _calibrated(name: ModelName, before: Stage) -> Stage:
     return Stage(name, replace(before.system, name=str(name), calibrations=chains), held_out, None, also)
 
 
-def _gaussianiser(name: ModelName, part: Part, seed: int) -> Gaussianiser:
-    kind = cast(GaussianiserName, name.gaussianiser)
-    return fit_gaussianiser(kind, part.values, source=part.source, group=part.group, seed=seed)
+def _gaussianiser(name: ModelName, part: Part, seed: int, scaling: Scaling) -> Gaussianiser:
+    kind, zero = cast(GaussianiserName, name.gaussianiser), -scaling.mean / scaling.sd
+    return fit_gaussianiser(kind, part.values, source=part.source, group=part.group, seed=seed, zero=zero)
 
 
 def _with(part: Part, change: Any) -> Part:

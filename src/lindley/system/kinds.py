@@ -275,6 +275,7 @@ INTEGRATIONS = {
     ),
 }
 GAUSSIANISERS = {
+    "log10": Addition("the logarithm of every feature in front", "log10"),
     "quantile": Addition("marginal quantile transform in front", "quantile"),
     "yeo-johnson": Addition("marginal Yeo-Johnson transform in front", "Yeo-Johnson"),
     "flow": Addition(

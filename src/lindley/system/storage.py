@@ -23,7 +23,7 @@ from lindley.calibration import Chain, Elub, InvarianceBounds, Kernel, Logistic,
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.flow import Flow
-from lindley.models.gaussianise import Quantile, YeoJohnson
+from lindley.models.gaussianise import Logarithm, Quantile, YeoJohnson
 from lindley.shown import CONTROLS
 from lindley.system.header import KEY, not_held, printable, read_header
 from lindley.system.kinds import KINDS, fetch
@@ -53,7 +53,7 @@ Classes = Mapping[str, type[Any]]
 def stored_classes(*others: type[Any]) -> dict[str, type[Any]]:
     """Every class that a system may consist of, by its name: those of all kinds of models, and ``others``."""
     of_models = [fetch(place) for kind in KINDS.values() for place in kind.stores]
-    around = (Scaling, Quantile, YeoJohnson, Flow, Chain, Logistic, Kernel, Pav, Elub, InvarianceBounds)
+    around = (Scaling, Logarithm, Quantile, YeoJohnson, Flow, Chain, Logistic, Kernel, Pav, Elub, InvarianceBounds)
     return {each.__name__: each for each in (*of_models, *around, *others)}
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lindley.arrays import as_numbers
 from lindley.calibration import Chain
 from lindley.errors import LindleyError
 from lindley.evaluation.pair_grid import compress
@@ -41,17 +42,17 @@ from lindley.system.storage import (
     stored_classes,
     to_bytes,
 )
-from lindley.table.findings import listing, quoted
-from lindley.table.frames import by_name, columns_of
+from lindley.table.findings import TableError, listing, quoted
+from lindley.table.frames import columns_of, require_unnamed
+from lindley.table.read import read_table
 from lindley.table.scaling import Scaling, Transform, TransformKind
 from lindley.table.splits import Side
-from lindley.table.units import split_unit
+from lindley.table.table import Table
 
 if TYPE_CHECKING:
     from lindley.casework.case import Case
     from lindley.casework.explanation import Explanation
     from lindley.casework.validation import Validation
-    from lindley.table.table import Table
 
 __all__ = ["Casework", "KnownSources", "System", "load", "row_digests", "squared_distance"]
 
@@ -296,7 +297,7 @@ class System:
         return self.calibrated(score_pairs(self.point, traces, refs, i, j))
 
     def _distinct(self, values: ArrayLike) -> tuple[Side, NDArray[np.intp]]:
-        array, n = np.asarray(values, dtype=np.float64), len(self.features)
+        array, n = as_numbers(values, "pairs"), len(self.features)
         if array.ndim != 3 or array.shape[2] != n:
             raise LindleyError(
                 f"pairs of instances with {n} features are needed, in an array (pairs, instances, {n}): this one is "
@@ -311,12 +312,14 @@ class System:
         """log10 LR of one trace and one ref, as measured: before any logarithm.
 
         Each is an array or a list of instances × features, in the order of ``features``; one instance may be given as a
-        plain list. Columns by name do as well, in any order: a dictionary, or a data frame. A system that divides by a
-        reference finds it there under its name, or in arrays as one more column, the last.
+        plain list. Columns by name do as well, in any order and in any unit of the same kind: a dictionary, a data frame, or a
+        Series with names in its index. A system that divides by a reference finds it there under its name, or in arrays as one
+        more column, the last.
 
-        A frame may have further columns, which take no part: other features, times, notes. It is one item, however: where a
-        column ``source``, or any other column of text, says different things in its rows, they may be several items, and the
-        frame is refused. ``frame[list(system.columns)]`` has the columns that are needed and no others.
+        What has names is read as `case` reads it. It may have further columns, which take no part: other features, notes.
+        It is one item, however: where a column or an index ``source``, or any other column of labels, says different things in
+        its rows, they may be several items, and it is refused. ``frame[list(system.columns)]`` has the columns that are needed
+        and no others. Truth values, text and dates in arrays are no numbers, and what a mask hides is missing.
 
         >>> system.llr([[2.90, 2.49, 2.15]], [[2.93, 2.51, 2.17], [2.91, 2.50, 2.16]])  # doctest: +SKIP
         2.31
@@ -382,8 +385,8 @@ class System:
 
         return make_case(self, trace, ref, **notes)
 
-    def evaluate(self, table: Table, **settings: Any) -> Validation:
-        """Validate the system on a table that it has not seen.
+    def evaluate(self, table: Any, **settings: Any) -> Validation:
+        """Validate the system on a table that it has not seen: a `Table`, or what `read_table` takes.
 
         ``settings`` are those of `lindley.casework.validation.validate`: ``criteria``, ``other``, ``settings``.
 
@@ -392,7 +395,7 @@ class System:
         """
         from lindley.casework.validation import validate
 
-        return validate(self, table, **settings)
+        return validate(self, table if isinstance(table, Table) else read_table(table, **self.table), **settings)
 
     def side(self, items: Any, name: str, sources: Sequence[str] | None = None) -> Side:
         """Measurements of several items, transformed."""
@@ -433,17 +436,8 @@ class System:
     def instances(self, item: Any, name: str) -> Floats:
         """One item, as `llr` takes it, as an array (instances, columns)."""
         columns = self.columns
-        named = columns_of(item)
-        if named is not None:
-            _refuse_several_items(named, columns, name)
-        try:
-            array = (
-                by_name(named, columns, name, self.column_units)
-                if named is not None
-                else np.asarray(item, dtype=np.float64)
-            )
-        except (TypeError, ValueError) as error:
-            raise LindleyError(f"{name}: not an array of numbers ({error})") from error
+        require_unnamed(item, name)
+        array = as_numbers(item, name) if columns_of(item) is None else self._measured(item, name)
         if array.ndim <= 1:
             array = array.reshape(-1, 1) if len(columns) == 1 else array.reshape(1, -1)
         if array.ndim != 2 or array.shape[1] != len(columns) or not len(array):
@@ -452,8 +446,24 @@ class System:
                 f"shape {np.shape(item) or array.shape}"
             )
         if not np.isfinite(array).all():
-            raise LindleyError(f"{name}: {np.count_nonzero(~np.isfinite(array))} values are not finite numbers")
+            raise LindleyError(
+                f"{name}: {np.count_nonzero(~np.isfinite(array))} values are missing or not finite numbers"
+            )
         return array
+
+    def _measured(self, item: Any, name: str) -> Floats:
+        """The columns of one item with names (instances, columns), read and refused as those of a case are."""
+        try:
+            table = read_table(item, **self.table, purpose="case", name=name)
+        except TableError as error:
+            alone = "Give the rows of one item, and if they are, the columns of the system alone: frame[list(system.columns)]"
+            raise TableError(
+                replace(each, fix=alone) if each.code == "several-items" else each for each in error.findings
+            ) from None
+        if len(table.labels) > 1:
+            some = listing(quoted(table.labels), 4)
+            raise LindleyError(f"{name}: its rows are of several items ({some}): give the rows of one item at a time")
+        return table.values if table.raw is None else table.raw
 
     def _require_one(self) -> None:
         if len(self.splits) > 1:
@@ -496,22 +506,6 @@ def _by_source(side: Side) -> Side:
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return Side(side.values, place[side.item], side.source[order])
-
-
-def _refuse_several_items(named: Mapping[str, NDArray[Any]], wanted: Sequence[str], name: str) -> None:
-    """Of a frame that is given as one item, a column that may tell several apart: nothing is pooled in silence."""
-    known = {column.casefold() for column in wanted}
-    for column, cells in named.items():
-        if known & {column.casefold(), split_unit(column)[0].casefold()}:
-            continue
-        told = list(dict.fromkeys(cell for cell in cells.tolist() if cell is not None))
-        labels = column.casefold() == "source" or any(isinstance(cell, str) for cell in told)
-        if labels and len(told) > 1:
-            raise LindleyError(
-                f"{name}: the column '{column}' differs within what would be one item ({listing(quoted(told), 4)}): does it "
-                "tell items apart? If so, give the rows of one item at a time; if it does not matter, give the columns of the "
-                "system alone, frame[list(system.columns)]"
-            )
 
 
 def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:

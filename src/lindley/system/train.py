@@ -32,6 +32,7 @@ from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
 from lindley.system.system import Casework, KnownSources, System, row_digests, squared_distance
+from lindley.table.read import read_table
 from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, mate_share
 from lindley.table.table import Table
 from lindley.version import __version__
@@ -57,7 +58,7 @@ Progress = Callable[[str, str, float], None]
 
 
 def train(
-    table: Table,
+    table: Any,
     model: str = DEFAULT_MODEL,
     *,
     options: Mapping[str, Any] | None = None,
@@ -71,7 +72,7 @@ def train(
     """Train a system for casework on all sources of a table.
 
     Args:
-        table: as `lindley.read_table` reads it; or several, as `lindley.join_tables` makes them one.
+        table: as `lindley.read_table` reads it, or what it reads; or several, as `lindley.join_tables` makes them one.
         model: its name, as in ``lindley run``: ``robust``, ``tlm-kde``, ``tlm+logistic``, ``ntlm-single-pairs-n1-varying`` ….
         options: of the model, such as ``{"epochs": 500}`` of a network.
         replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
@@ -95,6 +96,7 @@ def train(
     """
     name = ModelName.of(model, options=options)
     _require_explainable(name)
+    table = table if isinstance(table, Table) else read_table(table)
     _require_data(table)
     replicates = name.kind.replicates if replicates is None else replicates
 
@@ -139,6 +141,11 @@ def train(
             "groups": len(np.unique(table.group)),
             "rows": len(table.values),
             "files": [_origin(each) for each in table.parts or (table,)],
+            **(
+                {"converted": noted}
+                if (noted := [f"{x}" for x in table.findings if x.code == "unit-converted"])
+                else {}
+            ),
         },
         "validation": {
             "how": trained.how,

@@ -6,8 +6,9 @@ import datetime
 import math
 import re
 import sys
+from dataclasses import dataclass
 
-__all__ = ["EXCEL_ERRORS", "FORMULA", "NOT_ZERO", "NUMBERS", "Shown", "classify", "is_blank", "without_sign"]
+__all__ = ["EXCEL_ERRORS", "FORMULA", "NOT_ZERO", "NUMBERS", "Merged", "Shown", "classify", "is_blank", "without_sign"]
 
 EXCEL_ERRORS = frozenset(
     ("#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!", "#GETTING_DATA")
@@ -49,6 +50,16 @@ class Shown(float):
         return f"{float(self):.15g} {self.how}"
 
 
+@dataclass(frozen=True)
+class Merged:
+    """A cell that Excel shows as one with others: the label of all their rows, and the measurement of none."""
+
+    value: object
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 def is_blank(cell: object) -> bool:
     """Whether a cell holds nothing, or spaces only; in a data frame, NaN is nothing."""
     if isinstance(cell, str):
@@ -62,6 +73,8 @@ def classify(cell: object) -> tuple[str, float]:
         return "text", math.nan
     if isinstance(cell, Shown):
         return "shown-otherwise", math.nan
+    if isinstance(cell, Merged):
+        return "merged", math.nan
     if is_blank(cell):
         return "blank", math.nan
     if isinstance(cell, int | float):

@@ -14,7 +14,7 @@ from lindley.table.files import Grid
 from lindley.table.findings import Finding, did_you_mean, listing, quoted
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import ROLES
-from lindley.table.units import Units, column_units, is_unit, split_unit
+from lindley.table.units import Units, column_units, is_unit, power_between, split_unit
 from lindley.table.workbook import Hidden
 
 __all__ = [
@@ -162,7 +162,7 @@ def _left_out(grid: Grid, places: Sequence[int], why: str) -> list[Finding]:
 def feature_places(
     header: Sequence[str], features: Sequence[str], units: Sequence[str | None], file: str
 ) -> tuple[dict[str, int], list[Finding]]:
-    """Where the columns of a system stand, in its order; errors for those that are missing or in another unit."""
+    """Where the columns of a system stand, in its order; errors for those that are missing, or in a unit of another kind."""
     named = [split_unit(name) for name in header]
     places: dict[str, int] = {}
     findings = []
@@ -182,7 +182,7 @@ def feature_places(
             continue
         places[feature] = hits[0]
         there = named[hits[0]][1]
-        if there is not None and unit is not None and there.casefold() != unit.casefold():
+        if power_between(there, unit) is None:
             message = f"the values are in {there}, and the system was trained on {unit}"
             fix = f"Convert them to {unit}, and say so where the table gives the unit"
             findings.append(Finding("error", "other-unit", message, fix, file, column=header[hits[0]]))

@@ -12,7 +12,7 @@ from lindley.settings import setting
 from lindley.table.cells import NUMBERS, classify, is_blank, without_sign
 from lindley.table.findings import Finding, TableError, listing, quoted
 from lindley.table.table import ROLES, with_unit
-from lindley.table.units import is_known_unit, is_unit, split_unit
+from lindley.table.units import is_known_unit, is_unit, power_between, split_unit
 
 __all__ = ["Row", "find_header", "header_place", "take_units"]
 
@@ -202,9 +202,9 @@ def _with_units(
     told = list(names)
     for column, unit in units.items():
         before = split_unit(names[column])[1]
-        if before is None or (before.casefold() != unit.casefold() and not is_known_unit(before)):
+        if before is None or (power_between(before, unit) != 0 and not is_known_unit(before)):
             told[column] = with_unit(names[column], unit) if names[column] else ""
-        elif before.casefold() != unit.casefold():
+        elif power_between(before, unit) != 0:
             message = f"the header says {before} (row {header_row}), and the row of units says {unit}: which is right?"
             findings.append(
                 Finding("error", "unit-told-twice", message, "Give one of them", file, (row,), names[column])

@@ -15,13 +15,13 @@ from lindley.settings import setting
 from lindley.table.check import Measurements, check_counts, check_features
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted
 from lindley.table.labels import Labels, similar_labels
-from lindley.table.table import Table
+from lindley.table.table import Table, in_units
+from lindley.table.units import Units, power_between
 
 __all__ = ["SameLabels", "join_tables", "told_apart"]
 
 SameLabels = Literal["same", "different"]
 """What a label in two tables stands for: one source, of which both hold measurements; or two sources."""
-Units = tuple[str | None, ...]
 Texts = NDArray[np.str_]
 
 
@@ -67,6 +67,9 @@ def join_tables(
         raise TableError(problems)
     alike = [_in_order(each, tables[0].features) for each in tables]
     units, findings = _units(alike, names)
+    converted = [in_units(each, units) for each in alike]
+    alike = [each for each, _ in converted]
+    findings += [replace(note, file=name) for name, (_, notes) in zip(names, converted, strict=True) for note in notes]
     findings += _apart(alike, names)
     labels = {role: [getattr(each, role) for each in alike] for role in ("source", "group")}
     if same_labels is None:
@@ -156,7 +159,7 @@ def _in_order(table: Table, features: tuple[str, ...]) -> Table:
 
 
 def _units(tables: Sequence[Table], names: Sequence[str]) -> tuple[Units, list[Finding]]:
-    """The units of all columns, and an error for every one that two tables give in different units."""
+    """The units of all columns, those of the first table that gives one, and an error for every one that is of two kinds."""
     reference = tables[0].transform.reference
     columns = (*tables[0].features, *([] if reference is None else [reference]))
     units: list[str | None] = []
@@ -164,7 +167,7 @@ def _units(tables: Sequence[Table], names: Sequence[str]) -> tuple[Units, list[F
     for place, column in enumerate(columns):
         told = [(name, unit) for name, each in zip(names, tables, strict=True) if (unit := each.column_units[place])]
         units.append(told[0][1] if told else None)
-        if len({unit.casefold() for _, unit in told}) > 1:
+        if any(power_between(unit, told[0][1]) is None for _, unit in told):
             message = f"the values are in {' and in '.join(f'{unit} ({name})' for name, unit in told)}"
             fix = f"Convert them to {told[0][1]}, and say so where the table gives the unit"
             findings.append(Finding("error", "other-unit", message, fix, column=column))

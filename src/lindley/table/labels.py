@@ -6,14 +6,14 @@ import datetime
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.cells import EXCEL_ERRORS, FORMULA, is_blank
+from lindley.table.cells import EXCEL_ERRORS, FORMULA, Merged, is_blank
 from lindley.table.columns import Roles
 from lindley.table.files import Grid, apostrophes, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
@@ -47,7 +47,11 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
         source = [only] * len(grid.rows)
         one = _array(source)
         return Labels(one, one, _array(_count_within(source))), []
+    grid, merged = _unmerged(
+        grid, [place for place in (roles.source, roles.group, roles.instance) if place is not None]
+    )
     source, findings = _read_column(grid, roles.source, "source")
+    findings += merged
     group = source
     if roles.group is not None:
         group, found = _read_column(grid, roles.group, "group")
@@ -62,6 +66,17 @@ def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labe
     known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
     sources = _array(source)
     return Labels(sources, sources if group is source else _array(group), _array(instance), known), findings
+
+
+def _unmerged(grid: Grid, places: Sequence[int]) -> tuple[Grid, list[Finding]]:
+    """The grid with labels in these columns where cells are merged over several rows, as they are shown, and notes on them."""
+    columns, findings = list(grid.columns), []
+    for place in places:
+        if rows := tuple(row for row, cell in zip(grid.rows, columns[place], strict=True) if isinstance(cell, Merged)):
+            columns[place] = [cell.value if isinstance(cell, Merged) else cell for cell in columns[place]]
+            message = "merged cells in Excel, read as the label of each of their rows"
+            findings.append(Finding("note", "merged-cells", message, "", grid.file, rows, grid.header[place]))
+    return replace(grid, columns=tuple(columns)), findings
 
 
 def ask_about_labels(grid: Grid, roles: Roles, source: Texts) -> list[Finding]:
@@ -199,6 +214,8 @@ def _text(cell: object) -> str:
     """A cell as a label: the number 12.0 of a workbook is the label 12, as Excel shows it."""
     if isinstance(cell, str):
         return cell.strip()
+    if isinstance(cell, Merged):
+        return _text(cell.value)
     if cell is None or cell is FORMULA:
         return ""
     if isinstance(cell, bool):

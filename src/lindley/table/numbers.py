@@ -37,6 +37,11 @@ _PROBLEMS = {
         "cells hold {} in Excel: it cannot be known which is meant",
         "Format the cells as Number, so that the number you see is the one that is read, and check it",
     ),
+    "merged": (
+        "merged-cells", "the cell {} is merged with others in Excel: it cannot be known which row it is measured of",
+        "the cells {} are merged with others in Excel: it cannot be known which rows they are measured of",
+        "Unmerge the cells, and give each row its own value, or {}",
+    ),
     "thousands": (
         "thousands-mark", "{} has thousands marks", "{} have thousands marks",
         "Write 1234.56 or 1234,56: in Excel, take 'Use 1000 Separator' off the format of the cells",

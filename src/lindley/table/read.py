@@ -34,8 +34,9 @@ from lindley.table.labels import ask_about_labels, read_labels, similar_labels
 from lindley.table.marks import mark_findings
 from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
-from lindley.table.table import ROLES, Table, with_unit
-from lindley.table.units import column_units, plain_names, require_units, split_unit
+from lindley.table.table import ROLES, Table, in_units, with_unit
+from lindley.table.units import column_units, convert, plain_names, require_units, split_unit
+from lindley.table.values import check_concentrations, check_growth, check_summaries, check_values
 from lindley.table.workbook import Hidden, read_workbook, rows_of_workbook
 
 __all__ = ["Examination", "column_parts", "examine_table", "file_rows", "read_table", "require_files"]
@@ -204,11 +205,18 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     findings = findings + role_findings + label_findings + mark_findings(grid, parsed, reading.decimal)
     for place, numbers in parsed.items():
         findings += number_findings(grid, place, numbers, needed=reading.features is not None)
-    places = [place for place in roles.features if place in parsed]
+    places = [place for place in (*roles.features, roles.reference) if place in parsed]
     none = np.empty((len(grid.rows), 0))  # where there is no feature
-    raw = np.column_stack([none, *(parsed[place].values for place in places)]) + 0.0  # a −0.0 becomes 0.0
-    reference = parsed[roles.reference].values if roles.reference in parsed else None
-    headers = tuple(grid.header[place] for place in places)
+    columns = np.column_stack([none, *(parsed[place].values for place in places)])
+    columns += 0.0  # a −0.0 becomes 0.0
+    if len(places) == len(reading.wanted):
+        header = [grid.header[place] for place in places]
+        units_there = tuple(split_unit(each)[1] for each in header)
+        columns, notes = convert(columns, header, units_there, reading.required_units, grid.file)
+        findings += notes
+    reference = columns[:, -1] if roles.reference in parsed else None
+    raw = columns if reference is None else columns[:, :-1]
+    headers = tuple(grid.header[place] for place in places[: raw.shape[1]])
     transformed = raw
     if transform.kind != "none":
         findings += _non_positive(grid, parsed, transform, roles.reference)
@@ -224,7 +232,9 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     if divided:
         headers = (*headers, grid.header[cast(int, roles.reference)])
     names, units = _named(headers, reading)
-    columns = raw if reference is None else np.column_stack([raw, reference])
+    found = errors_first([*found, *check_concentrations(grid.file, grid.rows, headers, units, columns)])
+    if found[:1] and found[0].level == "error":
+        raise TableError(found)
     n = raw.shape[1]
     return Table(
         str(reading.name), transformed, names[:n], labels.source, labels.group, labels.instance,
@@ -235,14 +245,19 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
 
 def _check(data: Measurements, reading: Reading, *, logged: bool) -> list[Finding]:
     if reading.purpose == "case":
-        return check_range(data) + check_rows(data, of_a_case=True)
+        return check_range(data) + check_rows(data, of_a_case=True) + check_summaries(data, of_a_case=True)
+    to_split, findings = reading.purpose == "split", []
     if reading.purpose == "part":
-        return check_range(data) + check_rows(data, allow_duplicates=reading.allow_duplicates)
-    to_split = reading.purpose == "split"
-    findings = check_counts(data, to_split=to_split) if data.labels.complete else []
-    findings += check_features(data, logged=logged, to_split=to_split)
+        findings = check_range(data)
+    else:
+        findings = check_counts(data, to_split=to_split) if data.labels.complete else []
+        findings += check_features(data, logged=logged, to_split=to_split)
     if data.labels.complete:
         findings += check_rows(data, allow_duplicates=reading.allow_duplicates)
+        findings += check_summaries(data, allowed=reading.allow_duplicates)
+        findings += check_values(data, reading.transform)
+        if not logged:
+            findings += check_growth(data)
     return findings
 
 
@@ -291,14 +306,10 @@ def _select(table: Table, reading: Reading) -> Table:
     raw = table.raw
     if raw is not None:
         raw = raw[:, [*order, *range(n, raw.shape[1])]]
-    return replace(
-        table,
-        values=table.values[:, order],
-        features=tuple(reading.features),
-        units=tuple(unit or table.units[place] for unit, place in zip(reading.required_units, order, strict=False)),
-        reference_unit=table.reference_unit or (None if reading.reference is None else reading.required_units[-1]),
-        raw=raw,
-    )
+    units = tuple(table.units[place] for place in order)
+    chosen = replace(table, values=table.values[:, order], features=tuple(reading.features), units=units, raw=raw)
+    chosen, notes = in_units(chosen, reading.required_units)
+    return replace(chosen, findings=errors_first([*chosen.findings, *notes]))
 
 
 def _read_folder(folder: Path, reading: Reading) -> Table:

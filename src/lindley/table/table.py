@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lindley.arrays import as_numbers
 from lindley.errors import LindleyError
 from lindley.files import write_atomically
 from lindley.shown import as_text_cell, csv_bytes
 from lindley.table.scaling import Transform
+from lindley.table.units import Units, convert, power_between
 
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = ["ROLES", "Table", "export_csv", "with_unit"]
+__all__ = ["ROLES", "Table", "export_csv", "in_units", "with_unit"]
 
 ROLES = ("source", "group", "instance")
 """The columns of labels, by their names where nobody gives others."""
@@ -76,7 +78,7 @@ class Table:
         cls, values: Any, source: Any, group: Any = None, features: Sequence[str] | None = None, name: str = "arrays"
     ) -> Table:
         """A table from arrays that are already clean, such as those of another program."""
-        matrix = np.asarray(values, dtype=np.float64)
+        matrix = as_numbers(values, "values")
         if matrix.ndim != 2 or not np.isfinite(matrix).all():
             raise ValueError(f"values must be finite, one row per instance: got shape {matrix.shape}")
         labels = np.asarray(source).astype(np.str_)
@@ -132,6 +134,25 @@ class Table:
             digest.update("\x1f".join(map(str, labels)).encode() + b"\x1e")
         digest.update(np.ascontiguousarray(self.values, dtype="<f8").tobytes())
         return digest.hexdigest()
+
+
+def in_units(table: Table, units: Units) -> tuple[Table, list[Finding]]:
+    """A table with its columns, and the reference behind them, in these units where they are known; and notes on it."""
+    before, n = table.column_units, len(table.features)
+    now = tuple(unit or known for unit, known in zip(units, before, strict=True))
+    told = replace(table, units=now[:n], reference_unit=now[n] if now[n:] else table.reference_unit)
+    if table.raw is None and table.transform.kind != "none":
+        if any(map(power_between, before, now)):
+            raise LindleyError(
+                f"{table.name} holds {table.transform} of values in other units: read it again in those wanted"
+            )
+        return told, []
+    columns = (*table.features, *([] if table.transform.reference is None else [table.transform.reference]))
+    measured, findings = convert(table.values if table.raw is None else table.raw, columns, before, now, table.name)
+    if table.raw is None:
+        return replace(told, values=measured), findings
+    values = table.transform.apply(measured[:, :n], measured[:, n] if now[n:] else None) if findings else table.values
+    return replace(told, values=values, raw=measured), findings
 
 
 def with_unit(name: str, unit: str | None) -> str:

@@ -7,21 +7,24 @@ coordinates, so that none is lost where they stand out of order, and nothing is 
 from __future__ import annotations
 
 import difflib
+import functools
 import io
 import itertools
+import operator
 import re
 import warnings
 import zipfile
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from xml.etree.ElementTree import Element, iterparse
 
 from lindley.limits import limit, limit_text
 from lindley.settings import setting
-from lindley.table.cells import FORMULA, Shown, is_blank
+from lindley.table.cells import FORMULA, Merged, Shown, is_blank
 from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding, TableError, listing, quoted, stop
 from lindley.table.header import Row, find_header
@@ -38,6 +41,18 @@ _MOST_PARTS = 10_000  # of one cell: the letters of a text may each have a font 
 _MOST_PACKED = 150  # times: a table shrinks to a tenth when it is packed, and a bomb to a thousandth
 _BYTES_OF_A_CELL = 8  # of a table in memory, where it is empty
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_PIXEL = 0.05  # a height in points or a width in letters of which nothing is seen
+_FORMAT = re.compile(r'"([^"]*)"|\\(.)|_.|\*.|\[([^\]]*)\]|(.)', re.DOTALL)
+_WHEN = re.compile(r"(<=|>=|<>|<|>|=)(-?[\d.]+)")
+_COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "<>": operator.ne,
+}
+_SIGNS = "<>≤≥~≈"
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
@@ -52,6 +67,8 @@ class _Sheet:
     cells: dict[int, dict[int, object]] = field(default_factory=dict)  # by row and column, from 1; none is blank
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: set[int] = field(default_factory=set)
+    merged: list[tuple[int, int, int, int, object]] = field(default_factory=list)
+    """First and last row, first and last column, and what is shown there."""
 
 
 def read_workbook(
@@ -74,6 +91,9 @@ def read_workbook(
         findings.append(Finding("note", "empty-rows", "empty and skipped", file=file, rows=gaps))
     rows, places = _rows(file, read, numbers)
     if at := find_header(file, rows, header_row, findings):
+        rows, places = _rows(file, read, numbers[at:])
+    if read.merged:
+        _spread_merged(file, read, numbers[at + 1 :], places)
         rows, places = _rows(file, read, numbers[at:])
     (row, header), *body = rows
     return build_grid(file, header, body, findings, places=places, header_row=row), findings
@@ -116,7 +136,7 @@ def _opened(file: str, data: bytes, sheet: str | None) -> _Opened:
     if (file, data, sheet) not in kept:
         kept[file, data, sheet] = _read_opened(file, data, sheet)
     states, chosen, read, findings = kept[file, data, sheet]
-    own = _Sheet(dict(read.cells), set(read.hidden_rows), read.hidden_columns)  # which `_hide` changes
+    own = _Sheet(dict(read.cells), set(read.hidden_rows), read.hidden_columns, read.merged)  # which `_hide` changes
     return states, chosen, own, list(findings)
 
 
@@ -135,6 +155,23 @@ def _read_opened(file: str, data: bytes, sheet: str | None) -> _Opened:
         stop("corrupt-workbook", f"the workbook is damaged: {error}", _SAVE_AGAIN, file)
     except Exception as error:  # whatever openpyxl, zipfile or the XML parser stumble over in a damaged file
         stop("corrupt-workbook", f"the workbook is damaged ({type(error).__name__}: {error})", _SAVE_AGAIN, file)
+
+
+def _spread_merged(file: str, sheet: _Sheet, rows: Sequence[int], places: Sequence[int]) -> None:
+    """Give merged cells in these rows and columns, all below the header, the value that Excel shows in their place."""
+    spread: set[tuple[int, int]] = set()
+    for first, last, left, right, value in sheet.merged:
+        if not rows or first < rows[0]:
+            continue  # a title, or a header over several rows
+        columns = places[bisect_left(places, left) : bisect_right(places, right)]
+        for row in rows[bisect_left(rows, first) : bisect_right(rows, last)]:
+            new = dict.fromkeys(columns, Merged(value) if value is not None else None)
+            if not spread.isdisjoint((row, place) for place in columns):
+                stop(
+                    "corrupt-workbook", f"the workbook is damaged: merged cells overlap in row {row}", _SAVE_AGAIN, file
+                )
+            spread.update((row, place) for place in columns)
+            sheet.cells[row] = {place: cell for place, cell in {**sheet.cells[row], **new}.items() if cell is not None}
 
 
 def _rows(file: str, sheet: _Sheet, numbers: Sequence[int]) -> tuple[list[Row], list[int]]:
@@ -234,12 +271,13 @@ def _choose(file: str, states: Mapping[str, str], sheet: str | None) -> tuple[st
 
 def _read_sheet(book: _Book, name: str) -> _Sheet:
     """All cells of a sheet by their coordinates. What was read is forgotten at once, so that empty cells take no memory."""
+    from openpyxl.utils.cell import range_boundaries
     from openpyxl.worksheet._reader import WorkSheetParser
 
     styles = book.styles
-    shown = _shown_otherwise(styles)
+    formats = _formats(styles)
     sheet = _Sheet()
-    unseen_columns = False  # those of which nothing is said
+    unseen_rows = unseen_columns = False  # those of which nothing is said
     told_columns: set[int] = set()
     with book.archive.open(book.parts[name]) as source:
         parser = WorkSheetParser(
@@ -256,10 +294,15 @@ def _read_sheet(book: _Book, name: str) -> _Sheet:
                     raise _Damaged(f"a cell of row {parser.row_counter} has more than {_MOST_PARTS:,} parts")
                 if tag == "row":
                     _begin_row(parser, element)
-                    if _is_hidden(element, "ht"):
+                    unsaid = element.get("ht") is None and element.get("hidden") is None
+                    if _is_hidden(element, "ht") or (unseen_rows and unsaid):
                         sheet.hidden_rows.add(parser.row_counter)
                 elif tag == "sheetFormatPr":
                     unseen_columns = _is_zero(element.get("defaultColWidth"))
+                    unseen_rows = _flag(element, "zeroHeight") or _is_zero(element.get("defaultRowHeight"))
+                elif tag == "mergeCell":
+                    left, first, right, last = range_boundaries(element.attrib["ref"])
+                    sheet.merged.append((first, last, left, right, sheet.cells.get(first, {}).get(left)))
                 elif tag == "col":
                     some = range(int(element.attrib["min"]), min(int(element.attrib["max"]), _COLUMNS) + 1)
                     told_columns.update(some)
@@ -268,7 +311,7 @@ def _read_sheet(book: _Book, name: str) -> _Sheet:
                 continue
             opened.pop()
             if tag == "c":
-                _add_cell(sheet, parser, element, shown)
+                _add_cell(sheet, parser, element, formats)
                 parts = 0
             if not parts and opened:
                 opened[-1].clear()
@@ -286,7 +329,7 @@ def _begin_row(parser: Any, row: Element) -> None:
         raise _Damaged(f"it has a row {number}")
 
 
-def _add_cell(sheet: _Sheet, parser: Any, element: Element, shown: Mapping[int, str]) -> None:
+def _add_cell(sheet: _Sheet, parser: Any, element: Element, formats: Mapping[int, str]) -> None:
     kind, text = element.get("t", "n"), element.findtext(f"{_MAIN}v")
     value: object
     if kind == "s" and text and not (text.isascii() and text.isdigit()):
@@ -301,8 +344,8 @@ def _add_cell(sheet: _Sheet, parser: Any, element: Element, shown: Mapping[int, 
         formula = element.find(f"{_MAIN}f") is not None
         cell = parser.parse_cell(element)
         value = FORMULA if formula and cell["value"] is None else cell["value"]
-        if isinstance(value, int | float) and not isinstance(value, bool) and cell["style_id"] in shown:
-            value = Shown(value, shown[cell["style_id"]])
+        if isinstance(value, int | float) and not isinstance(value, bool) and cell["style_id"] in formats:
+            value = _as_shown(value, formats[cell["style_id"]])
     place, row = cell["column"], parser.row_counter
     if cell["row"] != row or not 1 <= place <= _COLUMNS:
         raise _Damaged(f"the cell {element.get('r')} stands in row {row}")
@@ -327,7 +370,7 @@ def _flag(element: Element, name: str) -> bool:
 
 
 def _is_zero(size: str | None) -> bool:
-    return size is not None and float(size) == 0
+    return size is not None and float(size) < _PIXEL
 
 
 def _is_hidden(element: Element, size: str) -> bool:
@@ -335,32 +378,78 @@ def _is_hidden(element: Element, size: str) -> bool:
     return _flag(element, "hidden") or _is_zero(element.get(size))
 
 
-def _shown_otherwise(styles: Any) -> dict[int, str]:
-    """The styles, by their numbers, that show a number as another one, and how."""
+def _formats(styles: Any) -> dict[int, str]:
+    """The formats of the styles, by their numbers, that may show a number as something else."""
     from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
 
-    shown = {}
+    formats = {}
     for number, style in enumerate(styles._cell_styles):
         own = style.numFmtId - BUILTIN_FORMATS_MAX_SIZE
         code = BUILTIN_FORMATS.get(style.numFmtId, "") if own < 0 else styles._number_formats[own]
-        how = _how_shown(code)
-        if how:
-            shown[number] = how
-    return shown
+        if code and any(section.how or section.text for section in _sections(code)):
+            formats[number] = code
+    return formats
 
 
-def _how_shown(code: str) -> str:
-    """What an Excel format does to the size of a number.
+class _Section(NamedTuple):
+    """One of the parts of a format, between semicolons."""
 
-    >>> _how_shown("0.00%"), _how_shown("#,##0,"), _how_shown(";;;"), _how_shown('0.0" %"')
-    ('shown as per cent', 'shown in thousands', 'not shown', '')
+    when: tuple[str, float] | None  # as in [<0.05]
+    how: str  # it shows a number as another one, or not at all
+    text: str  # what it shows in place of a number, with a NUL where the number stands
+
+
+def _as_shown(number: float, code: str) -> object:
+    """A number as its Excel format shows it: the number, a text such as ``<0.05``, or `Shown` where that is another number.
+
+    >>> [str(_as_shown(0.05, code)) for code in ("0.0", '"<"0.00', '[<0.1]"n.d.";0.0', "0.00%", "#,##0,", ";;;")]
+    ['0.05', '<0.05', 'n.d.', '0.05 shown as per cent', '0.05 shown in thousands', '0.05 not shown']
     """
-    bare = re.sub(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]', "", code)
-    if code and not bare.strip(";"):
-        return "" if '"' in code else "not shown"
-    if "%" in bare:
-        return "shown as per cent"
-    return "shown in thousands" if re.search(r"[0#?],+(?![0#?,])", bare) else ""
+    sections = _sections(code)[:3]
+    whens = [each.when for each in sections]
+    if any(whens):
+        of_rest = len(sections) - 1 - (len(sections) == 3 and whens[1] is None and number < 0)
+        at = next((at for at, when in enumerate(whens) if when and _COMPARE[when[0]](number, when[1])), of_rest)
+    else:
+        at = 0 if len(sections) == 1 or number > 0 else 1 if number < 0 else 2 * (len(sections) > 2)
+    _, how, text = sections[at]
+    if how:
+        return Shown(number, how)
+    if not text or (number == 0 and text in ("-", "–", "—")):  # a dash for nothing, as in the formats for money
+        return number
+    digits = f"{abs(number):.15g}"
+    digits += "0" * bool(re.search(r"\.\d{3}$", digits))  # so that nobody takes the point for a mark of thousands
+    return ("-" if number < 0 and at == 0 else "") + text.replace("\0", digits)
+
+
+@functools.cache
+def _sections(code: str) -> tuple[_Section, ...]:
+    """The sections of an Excel format; what is in quotation marks or behind a backslash is shown as it stands."""
+    sections = []
+    parts: list[list[tuple[str, ...]]] = [[]]
+    for part in _FORMAT.findall(code):
+        if part[-1] == ";":
+            parts.append([])
+        else:
+            parts[-1].append(part)
+    for each in parts:
+        when = next(((found[1], float(found[2])) for p in each if (found := _WHEN.fullmatch(p[2]))), None)
+        plain = "".join(rest for *_, rest in each)
+        shown = "".join(quoted or escaped or (currency[1:].partition("-")[0] if currency[:1] == "$" else "") or
+                        (rest if rest in _SIGNS else "\0" * bool(rest.strip()))
+                        for quoted, escaped, currency, rest in each)  # fmt: skip
+        text = re.sub("\0(?:.*\0)?", "\0", shown).strip()
+        how = ""
+        if not text:
+            how = "not shown"
+        elif "%" in plain:
+            how = "shown as per cent"
+        elif re.search(r"[0#?],+(?![0#?,])", plain):
+            how = "shown in thousands"
+        if how or ("\0" in text and not set(text) & set(_SIGNS)):
+            text = ""
+        sections.append(_Section(when, how, text))
+    return tuple(sections)
 
 
 def _hide(file: str, sheet: _Sheet, hidden: Hidden | None) -> list[Finding]:

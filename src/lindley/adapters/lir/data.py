@@ -7,6 +7,7 @@ LiR's data objects hold columns of numbers; `Table` adds what they are, as furth
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
@@ -29,6 +30,7 @@ from lindley.table.columns import feature_places
 from lindley.table.findings import listing, quoted
 from lindley.table.scaling import Transform, TransformKind
 from lindley.table.table import Table
+from lindley.table.units import convert, power_between, split_unit
 
 __all__ = [
     "as_llr_data",
@@ -91,7 +93,15 @@ def by_name(instances: F, wanted: Sequence[str], units: Sequence[str | None] | N
         there = f"The data has {listing(quoted(names), 30)}."
         raise LindleyError(" ".join([*(str(finding).removeprefix("the data: ") for finding in findings), there]))
     order = [places[name] for name in wanted]
-    return cast(F, instances.replace(features=instances.features[..., order], feature_names=tuple(wanted)))
+    before = tuple(split_unit(names[place])[1] for place in order)
+    after = tuple(units or [None] * len(wanted))
+    taken = transform_of(instances)
+    if taken is not None and taken.kind != "none" and any(map(power_between, before, after)):
+        raise LindleyError(f"the data holds {taken} of values in other units than the system's: give it in those")
+    features, notes = convert(instances.features[..., order], wanted, before, after, "the data")
+    for note in notes:
+        warnings.warn(str(note), stacklevel=2)
+    return cast(F, instances.replace(features=features, feature_names=tuple(wanted)))
 
 
 def transform_of(instances: Any) -> Transform | None:

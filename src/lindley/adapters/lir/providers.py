@@ -5,6 +5,7 @@ Files are found where LiR looks for its own, and errors are in the words of its 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -19,6 +20,8 @@ from lindley.adapters.lir.data import told_in_yaml
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
 from lindley.llrs import Floats
+from lindley.settings import speaking
+from lindley.table.columns import Purpose
 from lindley.table.datasets import dataset_names
 from lindley.table.table import Table as Measurements
 
@@ -41,8 +44,7 @@ class Table(DataProvider):  # type: ignore[misc]
 
     def get_instances(self) -> FeatureData:
         """One instance per row of the table, with its source."""
-        with told_in_yaml():
-            table = self.config.load("whole")
+        table = _loaded(self.config, "whole")
         groups = {} if table.group is table.source else {"group_ids": table.group}
         return FeatureData(
             features=table.values, source_ids=table.source, instance_ids=table.instance, **groups, **_told_fields(table)
@@ -61,9 +63,8 @@ class CasePairs(DataProvider):  # type: ignore[misc]
 
     def get_instances(self) -> PairedFeatureData:
         """One row per pair, of all refs with the first trace, then with the second, and so on."""
-        with told_in_yaml():
-            traces = self.trace.load("case")
-            refs = self.ref.load("case", features=traces.features, units=traces.column_units)
+        traces = _loaded(self.trace, "case")
+        refs = _loaded(self.ref, "case", features=traces.features, units=traces.column_units)
         pairs = case_pairs(_items(traces), _items(refs), **_told_fields(traces))
         return pairs.replace(source_ids=np.array(list(product(traces.labels, refs.labels))))
 
@@ -136,6 +137,17 @@ def _reading(data: str, options: Mapping[str, Any]) -> DataConfig:
         return config
     found = search_path(config.data)
     return config.model_copy(update={"data": str(found)}) if found.exists() else config
+
+
+def _loaded(config: DataConfig, purpose: Purpose, **further: Any) -> Measurements:
+    """The table; what is wrong with it is an error in the words of an experiment file, and what is odd a Python warning."""
+    with told_in_yaml():
+        table = config.load(purpose, **further)
+    with speaking("yaml"):
+        for finding in table.findings:
+            if finding.level == "warning":
+                warnings.warn(str(finding), stacklevel=3)
+    return table
 
 
 def _told_fields(table: Measurements) -> dict[str, Any]:
