@@ -1,10 +1,9 @@
 """Run an experiment: do the units that are not finished, keep each as it comes, and put the results together.
 
-Units need nothing of each other and come out the same anywhere. So this process and helpers beside it share them
-(`lindley.apart`), or other machines do them, through Dask (extra ``cluster``), with the results of a serial run. A worker
-that is lost costs the unit it had in hand, which another one does again. Workers write nothing: results come back to this
-process. Every unit carries its data with it, so that no worker is needed to stay: a scattered table is gone with the last
-that has it.
+Units need nothing of each other and come out the same anywhere. So worker processes of this machine share them
+(`lindley.workers`), or other machines do them, through Dask (extra ``cluster``), with the results of a serial run. What a
+worker had in hand that is lost is done again. Workers write nothing: results come back to this process. Every unit carries
+its data with it, so that no worker is needed to stay: a scattered table is gone with the last that has it.
 """
 
 from __future__ import annotations
@@ -21,14 +20,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
-from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 from threadpoolctl import threadpool_limits
 
-from lindley.apart import MOST_HELPERS, share_out, some_helpers
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
 from lindley.experiment.folder import drop_results, group_in, held_folder, read_unit, start_folder, write_unit
@@ -41,6 +38,7 @@ from lindley.system.provenance import versions
 from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
+from lindley.workers import MOST_WORKERS, Workers, with_warnings
 
 __all__ = ["Executor", "on_cluster", "on_this_machine", "run", "run_experiment", "workers_at"]
 
@@ -50,8 +48,6 @@ Executor = Callable[
     [Experiment, Table, Sequence[Unit], Callable[[Unit, str, float], None]], Iterator[tuple[Unit, Finished]]
 ]
 """Does the units in any order, and gives each as it is finished; tells of progress in a unit, 0 to 1."""
-Told = tuple[Finished, list[str]]
-"""What a unit gave, and the warnings on the way: those of another process would be lost."""
 IN_HAND = 64
 """Units that a scheduler holds at a time, unless it has many workers."""
 ASK_AGAIN = 1.0
@@ -61,8 +57,8 @@ WORKERS_WITHIN = 30
 BESIDE_A_GPU = 10
 """Units at a time where trainings are on a GPU: the paper's six together take a third of the time that they take one after the
 other."""
-WORTH_HELPERS = 100.0
-"""Effort from which on there are any: some ten seconds of work. A helper takes two to start."""
+WORTH_WORKERS = 100.0
+"""Effort from which on worker processes are started unasked: some ten seconds of work. To start one takes two."""
 SOON = 0.05
 """Share of the work that comes first, in its shortest units: there is something to see soon."""
 
@@ -74,9 +70,9 @@ def on_this_machine(
     report: Callable[[Unit, str, float], None],
     workers: int | None = None,
 ) -> Iterator[tuple[Unit, Finished]]:
-    """In so many processes, of which this is one: by default, where there is much to do, as many as torch may use threads.
+    """In so many worker processes: by default, where there is much to do, as many as torch may use threads.
 
-    Every unit runs on one thread. Where there are fewer trainings than processes, each of them has several. What uses a GPU
+    Every unit runs on one thread. Where there are fewer trainings than workers, each of them has several. What uses a GPU
     stays in this process, on threads of its own, as it leaves most of the GPU idle; so does a model of somebody else's, which
     other processes may not know.
     """
@@ -85,14 +81,13 @@ def on_this_machine(
     here = [unit for unit in order if _stays(unit, experiment)]
     shared = [unit for unit in order if not _stays(unit, experiment)]
     cores = torch.get_num_threads() if workers is None else workers
-    much = workers is not None or sum(unit.effort for unit in shared) >= WORTH_HELPERS
-    number = min(cores - 1, len(shared) if here else len(shared) - 1) if much else 0
-    most = MOST_HELPERS if workers is None else number
+    much = workers is not None or sum(unit.effort for unit in shared) >= WORTH_WORKERS
+    number = min(cores, len(shared), MOST_WORKERS if workers is None else cores) if much else 1
     threads = max(1, cores // max(1, sum(unit.is_trained for unit in units)))
     threads_here = 1 if experiment.training.device == "cpu" else BESIDE_A_GPU
-    with one_thread(), threadpool_limits(1), some_helpers(number, do_unit.__module__, most=most) as helpers:
+    with one_thread(), threadpool_limits(1), Workers(number) as pool:
         do = partial(_do_here, experiment, table, threads)
-        yield from share_out(do, shared, helpers, tell=report, here=here, threads=threads_here)
+        yield from pool.run(do, shared, report, here=here, threads=threads_here)
 
 
 def _in_order(units: Sequence[Unit]) -> list[Unit]:
@@ -208,7 +203,6 @@ def run_experiment(
         notice(f"{len(records)} of {len(units)} parts of this experiment are finished already, and are used.")
 
     begun: dict[Unit, float] = {}  # the shares that are done of units which are not finished
-    telling = RLock()  # several threads tell of progress
     total = sum(unit.effort for unit in units)
     finished_effort = sum(unit.effort for unit in records)
     rows = _Rows(experiment, units, row_is_done)
@@ -219,18 +213,16 @@ def run_experiment(
         name = "the oracle" if unit.root == ORACLE else str(unit.root)
         first, last = unit.splits[0] + 1, unit.splits[-1] + 1
         splits = f"split {first}" if first == last else f"splits {first}–{last}"
-        with telling:
-            begun[unit] = share
-            done = min(1.0, (finished_effort + sum(u.effort * s for u, s in begun.items())) / total)
-            progress(name, f"{splits} of {experiment.protocol.splits}" + (f", {detail}" if detail else ""), done)
+        begun[unit] = share
+        done = min(1.0, (finished_effort + sum(u.effort * s for u, s in begun.items())) / total)
+        progress(name, f"{splits} of {experiment.protocol.splits}" + (f", {detail}" if detail else ""), done)
 
     for unit, finished in executor(experiment, table, [unit for unit in units if unit not in records], report):
         if folder is not None:
             write_unit(folder, unit.id, keys[unit], finished.files, finished.record)
         records[unit] = finished.record
-        with telling:
-            begun.pop(unit, None)
-            finished_effort += unit.effort
+        begun.pop(unit, None)
+        finished_effort += unit.effort
         rows.add(unit, finished.record)
     progress("done", "", 1.0)
     return Results.join(experiment, table, {unit: records[unit] for unit in units})
@@ -333,11 +325,11 @@ def on_cluster(address: str) -> Executor:
             report(hand_out()[0], "handed to the workers", 0.0)
             for future in done:
                 unit, to_go = futures.pop(future), to_go - 1
-                finished, told = _result(future)
+                finished, warned = _result(future)
                 future.release()
                 hand_out()
-                for message in told:
-                    warnings.warn(message, stacklevel=2)
+                for warning in warned:
+                    warnings.warn(warning, stacklevel=2)
                 report(unit, f"{to_go} parts to go", 1.0)
                 yield unit, finished
 
@@ -352,17 +344,16 @@ def workers_at(address: str) -> int:
         return sum(_client(stack, distributed, address).nthreads().values())
 
 
-def _do(experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]) -> Told:
+def _do(
+    experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]
+) -> tuple[Finished, list[Warning]]:
     """A unit, on a worker: one that joined late, or was started again, is asked for its versions too."""
     if (versions(), code_digest()) != wanted:
         raise LindleyError(
             f"The worker on {platform.node()} has another version of lindley or of its libraries than this machine: "
             f"{_listing(versions())}, here {_listing(wanted[0])}. Install the same on all machines."
         )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        finished = do_unit(experiment, table, unit, threads=1)
-    return finished, [str(one.message) for one in caught]
+    return with_warnings(partial(do_unit, threads=1), experiment, table, unit)
 
 
 def _listing(numbers: dict[str, str]) -> str:
@@ -398,7 +389,7 @@ def _require_listener(address: str) -> None:
             pass
 
 
-def _result(future: Any) -> Told:
+def _result(future: Any) -> tuple[Finished, list[Warning]]:
     from distributed import KilledWorker
 
     try:
