@@ -88,7 +88,7 @@ class Workers:
         doing: dict[Future[tuple[R, list[Warning]]], J] = {pool.submit(on_thread, job): job for job in here}
         lost: list[J] = []
         try:
-            executor = self._started() if jobs else None
+            executor: Any = self._started() if jobs else None
             with _interrupts_wait():
                 for at, job in enumerate(jobs):
                     try:

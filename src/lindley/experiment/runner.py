@@ -9,14 +9,15 @@ its data with it, so that no worker is needed to stay: a scattered table is gone
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import socket
 import time
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
@@ -52,8 +53,8 @@ IN_HAND = 64
 """Units that a scheduler holds at a time, unless it has many workers."""
 ASK_AGAIN = 1.0
 """Seconds after which a scheduler is asked again how many workers it has, as more may have joined."""
-WORKERS_WITHIN = 30
-"""Seconds in which the first worker must be there."""
+WORKERS_WITHIN, NO_WORKER = 25.0, 20.0
+"""Seconds in which the first worker must be there, and in which another one must come when the last is lost."""
 BESIDE_A_GPU = 10
 """Units at a time where trainings are on a GPU: the paper's six together take a third of the time that they take one after the
 other."""
@@ -293,45 +294,30 @@ def on_cluster(address: str) -> Executor:
             return
         with _quiet(), dask.config.set({"distributed.comm.timeouts.connect": "10s"}), ExitStack() as stack:
             client = _client(stack, distributed, address)
-            here = (versions(), code_digest())
+            cluster = _Cluster(client, address)
+            cluster.require_same_scheduler()
             # The longest first, so that no worker is left with a training at the end.
             waiting = iter(sorted(units, key=lambda unit: -unit.effort))
-            done: Any = distributed.as_completed()  # type: ignore[no-untyped-call]
             futures: dict[Any, Unit] = {}
-            to_go = len(units)
-            most, asked = 0, 0.0
-
-            def hand_out() -> list[Unit]:
-                """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it.
-
-                Many at a time: to ask for its workers and to send work costs milliseconds, however little it is.
-                """
-                nonlocal most, asked
-                all_handed = to_go == len(futures)
-                if all_handed or (len(futures) > most / 2 and time.monotonic() < asked + ASK_AGAIN):
-                    return []
-                try:
-                    threads = sum(client.nthreads().values())
-                except OSError:  # a connection that is lost is told of the units that it had
-                    threads = 0
-                most, asked = max(IN_HAND, 4 * threads), time.monotonic()
-                handed = list(islice(waiting, max(0, most - len(futures))))
+            to_go, most, asked = len(units), 0, -math.inf
+            while to_go:
+                if time.monotonic() >= asked + ASK_AGAIN:
+                    most, asked = max(IN_HAND, 4 * cluster.threads()), time.monotonic()
+                # Many at a time, as to send work costs milliseconds; not all, as every unit carries its data with it.
+                handed = list(islice(waiting, most - len(futures))) if len(futures) <= most / 2 else []
                 if handed:
-                    new = client.map(partial(_do, experiment, table, wanted=here), handed, pure=False)
+                    new = client.map(partial(_do, experiment, table, wanted=cluster.here), handed, pure=False)
                     futures.update(zip(new, handed, strict=True))
-                    done.update(new)
-                return handed
-
-            report(hand_out()[0], "handed to the workers", 0.0)
-            for future in done:
-                unit, to_go = futures.pop(future), to_go - 1
-                finished, warned = _result(future)
-                future.release()
-                hand_out()
-                for warning in warned:
-                    warnings.warn(warning, stacklevel=2)
-                report(unit, f"{to_go} parts to go", 1.0)
-                yield unit, finished
+                    if to_go == len(units):
+                        report(handed[0], "handed to the workers", 0.0)
+                for future in _finished(futures):
+                    unit, to_go = futures.pop(future), to_go - 1
+                    finished, warned = _result(future)
+                    future.release()
+                    for warning in warned:
+                        warnings.warn(warning, stacklevel=2)
+                    report(unit, f"{to_go} parts to go", 1.0)
+                    yield unit, finished
 
     return execute
 
@@ -344,15 +330,70 @@ def workers_at(address: str) -> int:
         return sum(_client(stack, distributed, address).nthreads().values())
 
 
-def _do(
-    experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]
-) -> tuple[Finished, list[Warning]]:
-    """A unit, on a worker: one that joined late, or was started again, is asked for its versions too."""
-    if (versions(), code_digest()) != wanted:
+Numbers = tuple[dict[str, str], str]
+"""Versions of lindley and of its libraries, and the digest of its code."""
+
+
+class _Cluster:
+    """The workers of a scheduler, each of which must have what is here."""
+
+    def __init__(self, client: Any, address: str) -> None:
+        self.client, self.address, self.here = client, address, _numbers()
+        self._known: set[str] = set()
+        self._seen = time.monotonic()
+
+    def threads(self) -> int:
+        """How many units the workers can do at a time. Those that are new must have the lindley of this machine.
+
+        Raises:
+            LindleyError: of a worker that cannot do a unit; or if there has been none for `NO_WORKER`.
+        """
+        threads: dict[str, int] = {}
+        with suppress(OSError):  # a connection that is lost is told of the units that it had
+            threads = self.client.nthreads()
+            if new := sorted(set(threads) - self._known):
+                for worker, found in self.client.run(_numbers, workers=new, on_error="return").items():
+                    if not isinstance(found, OSError):  # it is gone again
+                        _require_same(f"worker {worker}", found, self.here)
+                        self._known.add(worker)
+        if threads:
+            self._seen = time.monotonic()
+        elif time.monotonic() > self._seen + NO_WORKER:
+            raise LindleyError(
+                f"The Dask scheduler {self.address} has lost its last worker. What is finished is kept: start workers with "
+                f"'dask worker {self.address}', and the same command goes on where it was."
+            )
+        return sum(threads.values())
+
+    def require_same_scheduler(self) -> None:
+        """It looks into the work that it hands on."""
+        try:
+            found = self.client.run_on_scheduler(_numbers)
+        except Exception as error:
+            found = error
+        _require_same(f"scheduler {self.address}", found, self.here)
+
+
+def _numbers() -> Numbers:
+    return versions(), code_digest()
+
+
+def _require_same(where: str, found: Numbers | Exception, here: Numbers) -> None:
+    if isinstance(found, Exception):
         raise LindleyError(
-            f"The worker on {platform.node()} has another version of lindley or of its libraries than this machine: "
-            f"{_listing(versions())}, here {_listing(wanted[0])}. Install the same on all machines."
+            f"The Dask {where} cannot use lindley ({found}). Install lindley {here[0]['lindley']} in the Python that it runs "
+            "in, with the libraries of this machine, and start it again."
         )
+    if found != here:
+        raise LindleyError(
+            f"The Dask {where} has another version of lindley or of its libraries than this machine: {_listing(found[0])}, "
+            f"here {_listing(here[0])}. Install the same on all machines."
+        )
+
+
+def _do(experiment: Experiment, table: Table, unit: Unit, wanted: Numbers) -> tuple[Finished, list[Warning]]:
+    """A unit, on a worker, which may have joined a moment ago."""
+    _require_same(f"worker on {platform.node()}", _numbers(), wanted)
     return with_warnings(partial(do_unit, threads=1), experiment, table, unit)
 
 
@@ -389,6 +430,21 @@ def _require_listener(address: str) -> None:
             pass
 
 
+def _finished(futures: Iterable[Any]) -> Collection[Any]:
+    """Those that are finished, as soon as there are any, or none after a while."""
+    from distributed import wait
+
+    try:
+        return wait(list(futures), ASK_AGAIN, "FIRST_COMPLETED").done  # type: ignore[no-untyped-call, no-any-return]
+    except TimeoutError:
+        return ()
+    except CancelledError as error:
+        raise LindleyError(
+            "The connection to the Dask scheduler was lost. What is finished is kept: once the scheduler runs, the same "
+            "command goes on where it was."
+        ) from error
+
+
 def _result(future: Any) -> tuple[Finished, list[Warning]]:
     from distributed import KilledWorker
 
@@ -398,11 +454,6 @@ def _result(future: Any) -> tuple[Finished, list[Warning]]:
         raise LindleyError(
             "A part of the work was lost with several workers, one after the other: they may have run out of memory. What "
             "is finished is kept; give the same command to a cluster whose machines have more memory for each worker."
-        ) from error
-    except CancelledError as error:
-        raise LindleyError(
-            "The connection to the Dask scheduler was lost. What is finished is kept: once the scheduler runs, the same "
-            "command goes on where it was."
         ) from error
 
 
