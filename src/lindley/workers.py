@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 __all__ = ["MOST_WORKERS", "Notify", "Workers", "with_warnings"]
@@ -144,8 +144,8 @@ class Workers:
         """End all workers at once, whatever they do."""
         if self._executor is not None:
             executor, self._executor = self._executor, None
-            self._alive.close()
-            executor.shutdown(kill_workers=True)
+            self._alive.close()  # and they end, which the executor takes for a break: its own way to kill fails of jobs in hand
+            executor.shutdown()
 
 
 def with_warnings(function: Callable[..., R], *arguments: Any) -> tuple[R, list[Warning]]:
@@ -158,16 +158,21 @@ def with_warnings(function: Callable[..., R], *arguments: Any) -> tuple[R, list[
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Processes that start meanwhile never get Ctrl-C, which is for the one that started them."""
-    if sys.platform == "win32":
+    """Ctrl-C waits until processes have started; and these never get it, as it is for the one that started them."""
+    if sys.platform == "win32" or current_thread() is not main_thread():
         yield
         return
+    came: list[int] = []
     resource_tracker.ensure_running()  # which unblocks the signal when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))  # another thread may be sent it
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 # In a worker.
