@@ -25,7 +25,7 @@ LONGEST = (
     "models/neural/test_training.py", "experiment/test_resume.py", "app/test_server.py", "app/test_cases.py", "test_cli.py",
     "experiment/test_runner.py", "casework/test_validation.py", "casework/test_validation_report.py",
     "models/robust/test_dense.py", "models/robust/test_groups.py", "models/robust/test_approximation.py",
-    "casework/test_cli_cases.py", "experiment/test_helpers.py", "models/neural/test_processes.py", "pages/test_pdf.py",
+    "casework/test_cli_cases.py", "experiment/test_worker_processes.py", "models/neural/test_processes.py", "pages/test_pdf.py",
     "system/test_many_pairs.py",
     "bundle/test_bundle.py", "app/test_jobs.py", "app/test_systems.py",
 )  # fmt: skip

@@ -122,7 +122,7 @@ def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("lindley.app", sys.modules["lindley.app"])  # that it is imported anew is undone there, too
     for name in [each for each in sys.modules if each.startswith("lindley.app")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     answer = lindley("app", "--folder", tmp_path, "--no-browser")
     assert answer.status == 2
     assert "pip install 'lindley[app]'" in answer.err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -229,3 +231,72 @@ def test_processes_here_or_machines_elsewhere(
     assert ended.value.code == 2
     assert "and not both" in capsys.readouterr().err
     assert not (tmp_path / "both").exists()
+
+
+WITHOUT = "raise ModuleNotFoundError(\"No module named 'lindley'\", name='lindley')"
+
+
+@contextmanager
+def dask_process(program: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """``dask scheduler`` or ``dask worker`` as a user starts them."""
+    command = [sys.executable, "-m", f"distributed.cli.dask_{program}", *arguments, "--no-dashboard"]
+    with subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """A scheduler without workers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with dask_process("scheduler", "--host", "127.0.0.1", "--port", str(port)):
+        yield f"tcp://127.0.0.1:{port}"
+
+
+def wait_for_one(scheduler: str) -> None:
+    with distributed.Client(scheduler, timeout="60s") as client:
+        client.wait_for_workers(1, timeout=60)
+
+
+def test_a_worker_without_lindley_is_found_before_the_first_unit(scheduler: str, table: Table, tmp_path: Path) -> None:
+    (tmp_path / "lindley").mkdir()
+    (tmp_path / "lindley" / "__init__.py").write_text(WITHOUT)
+    begun: list[str] = []
+    with dask_process("worker", scheduler, "--nthreads", "1", "--no-nanny", PYTHONPATH=str(tmp_path)):
+        wait_for_one(scheduler)
+        started = time.monotonic()
+        with pytest.raises(
+            LindleyError, match=r"worker tcp://\S+ cannot use lindley \(.*No module.*\)\. Install lindley"
+        ):
+            run_experiment(
+                EXPERIMENT, table, executor=on_cluster(scheduler), progress=lambda *what: begun.append(what[0])
+            )
+    assert not begun
+    assert time.monotonic() - started < 30
+
+
+def test_a_cluster_that_loses_its_last_worker(
+    scheduler: str, table: Table, serial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told within 30 seconds; and with another worker the same run goes on."""
+    assert runner.NO_WORKER <= 20
+    monkeypatch.setattr(runner, "NO_WORKER", 4.0)
+    killed: list[float] = []
+    with dask_process("worker", scheduler, "--nthreads", "1", "--no-nanny") as worker:
+
+        def kill(doing: str, detail: str, done: float) -> None:
+            if "to go" in detail:
+                worker.kill()
+                killed.append(time.monotonic())
+
+        wait_for_one(scheduler)
+        with pytest.raises(LindleyError, match=r"has lost its last worker.*start workers with 'dask worker tcp://"):
+            run_experiment(EXPERIMENT, table, tmp_path, executor=on_cluster(scheduler), progress=kill)
+        assert time.monotonic() - killed[0] < 4 + 10
+    with dask_process("worker", scheduler, "--nthreads", "1", "--no-nanny"):
+        wait_for_one(scheduler)
+        run_experiment(EXPERIMENT, table, tmp_path, executor=on_cluster(scheduler)).write(tmp_path)
+    assert_same(tmp_path, serial)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 import torch
 
-from lindley.models.blocks import ON_GPU, at_a_time, or_stop, pieces, room, side_by_side, workspace
+from lindley.models.blocks import ON_GPU, at_a_time, pieces, room, side_by_side, workspace
 from tests.models.robust.simulate import items, make
 
 
@@ -93,29 +92,10 @@ def test_blocks_are_larger_on_a_gpu() -> None:
     assert at_a_time(2 * ON_GPU, elsewhere) == 2 * ON_GPU
 
 
-def test_one_that_fails_stops_the_others_at_once() -> None:
-    stop, begun = Event(), []
-
-    def work(at: int) -> int:
-        begun.append(at)
-        if at == 1:
-            raise ValueError("it")
-        assert stop.wait(30)  # told, although it comes first
-        return at
-
-    started = time.perf_counter()
-    with pytest.raises(ValueError, match="it"):
-        or_stop(work, 9, 2, stop)
-    assert time.perf_counter() - started < 20
-    assert len(begun) <= 3
-
-
-def test_results_come_in_order_and_threads_are_left_as_they_were() -> None:
+def test_threads_are_left_as_they_were() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        assert or_stop(lambda at: (at, torch.get_num_threads()), 5, 2, Event()) == [(at, 1) for at in range(5)]
-        assert or_stop(lambda at: at, 0, 2, Event()) == []
         with torch.no_grad():
             side_by_side(lambda at: torch.tensor(at), range(4), torch.zeros(1))
         found: list[int] = []

@@ -1,34 +1,32 @@
 """Run an experiment: do the units that are not finished, keep each as it comes, and put the results together.
 
-Units need nothing of each other and come out the same anywhere. So this process and helpers beside it share them
-(`lindley.apart`), or other machines do them, through Dask (extra ``cluster``), with the results of a serial run. A worker
-that is lost costs the unit it had in hand, which another one does again. Workers write nothing: results come back to this
-process. Every unit carries its data with it, so that no worker is needed to stay: a scattered table is gone with the last
-that has it.
+Units need nothing of each other and come out the same anywhere. So worker processes of this machine share them
+(`lindley.workers`), or other machines do them, through Dask (extra ``cluster``), with the results of a serial run. What a
+worker had in hand that is lost is done again. Workers write nothing: results come back to this process. Every unit carries
+its data with it, so that no worker is needed to stay: a scattered table is gone with the last that has it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import socket
 import time
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
-from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 from threadpoolctl import threadpool_limits
 
-from lindley.apart import MOST_HELPERS, share_out, some_helpers
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment, load_experiment
 from lindley.experiment.folder import drop_results, group_in, held_folder, read_unit, start_folder, write_unit
@@ -41,6 +39,7 @@ from lindley.system.provenance import versions
 from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
+from lindley.workers import MOST_WORKERS, Workers, with_warnings
 
 __all__ = ["Executor", "on_cluster", "on_this_machine", "run", "run_experiment", "workers_at"]
 
@@ -50,19 +49,17 @@ Executor = Callable[
     [Experiment, Table, Sequence[Unit], Callable[[Unit, str, float], None]], Iterator[tuple[Unit, Finished]]
 ]
 """Does the units in any order, and gives each as it is finished; tells of progress in a unit, 0 to 1."""
-Told = tuple[Finished, list[str]]
-"""What a unit gave, and the warnings on the way: those of another process would be lost."""
 IN_HAND = 64
 """Units that a scheduler holds at a time, unless it has many workers."""
 ASK_AGAIN = 1.0
 """Seconds after which a scheduler is asked again how many workers it has, as more may have joined."""
-WORKERS_WITHIN = 30
-"""Seconds in which the first worker must be there."""
+WORKERS_WITHIN, NO_WORKER = 25.0, 20.0
+"""Seconds in which the first worker must be there, and in which another one must come when the last is lost."""
 BESIDE_A_GPU = 10
 """Units at a time where trainings are on a GPU: the paper's six together take a third of the time that they take one after the
 other."""
-WORTH_HELPERS = 100.0
-"""Effort from which on there are any: some ten seconds of work. A helper takes two to start."""
+WORTH_WORKERS = 100.0
+"""Effort from which on worker processes are started unasked: some ten seconds of work. To start one takes two."""
 SOON = 0.05
 """Share of the work that comes first, in its shortest units: there is something to see soon."""
 
@@ -74,9 +71,9 @@ def on_this_machine(
     report: Callable[[Unit, str, float], None],
     workers: int | None = None,
 ) -> Iterator[tuple[Unit, Finished]]:
-    """In so many processes, of which this is one: by default, where there is much to do, as many as torch may use threads.
+    """In so many worker processes: by default, where there is much to do, as many as torch may use threads.
 
-    Every unit runs on one thread. Where there are fewer trainings than processes, each of them has several. What uses a GPU
+    Every unit runs on one thread. Where there are fewer trainings than workers, each of them has several. What uses a GPU
     stays in this process, on threads of its own, as it leaves most of the GPU idle; so does a model of somebody else's, which
     other processes may not know.
     """
@@ -85,14 +82,13 @@ def on_this_machine(
     here = [unit for unit in order if _stays(unit, experiment)]
     shared = [unit for unit in order if not _stays(unit, experiment)]
     cores = torch.get_num_threads() if workers is None else workers
-    much = workers is not None or sum(unit.effort for unit in shared) >= WORTH_HELPERS
-    number = min(cores - 1, len(shared) if here else len(shared) - 1) if much else 0
-    most = MOST_HELPERS if workers is None else number
+    much = workers is not None or sum(unit.effort for unit in shared) >= WORTH_WORKERS
+    number = min(cores, len(shared), MOST_WORKERS if workers is None else cores) if much else 1
     threads = max(1, cores // max(1, sum(unit.is_trained for unit in units)))
     threads_here = 1 if experiment.training.device == "cpu" else BESIDE_A_GPU
-    with one_thread(), threadpool_limits(1), some_helpers(number, do_unit.__module__, most=most) as helpers:
+    with one_thread(), threadpool_limits(1), Workers(number) as pool:
         do = partial(_do_here, experiment, table, threads)
-        yield from share_out(do, shared, helpers, tell=report, here=here, threads=threads_here)
+        yield from pool.run(do, shared, report, here=here, threads=threads_here)
 
 
 def _in_order(units: Sequence[Unit]) -> list[Unit]:
@@ -208,7 +204,6 @@ def run_experiment(
         notice(f"{len(records)} of {len(units)} parts of this experiment are finished already, and are used.")
 
     begun: dict[Unit, float] = {}  # the shares that are done of units which are not finished
-    telling = RLock()  # several threads tell of progress
     total = sum(unit.effort for unit in units)
     finished_effort = sum(unit.effort for unit in records)
     rows = _Rows(experiment, units, row_is_done)
@@ -219,18 +214,16 @@ def run_experiment(
         name = "the oracle" if unit.root == ORACLE else str(unit.root)
         first, last = unit.splits[0] + 1, unit.splits[-1] + 1
         splits = f"split {first}" if first == last else f"splits {first}–{last}"
-        with telling:
-            begun[unit] = share
-            done = min(1.0, (finished_effort + sum(u.effort * s for u, s in begun.items())) / total)
-            progress(name, f"{splits} of {experiment.protocol.splits}" + (f", {detail}" if detail else ""), done)
+        begun[unit] = share
+        done = min(1.0, (finished_effort + sum(u.effort * s for u, s in begun.items())) / total)
+        progress(name, f"{splits} of {experiment.protocol.splits}" + (f", {detail}" if detail else ""), done)
 
     for unit, finished in executor(experiment, table, [unit for unit in units if unit not in records], report):
         if folder is not None:
             write_unit(folder, unit.id, keys[unit], finished.files, finished.record)
         records[unit] = finished.record
-        with telling:
-            begun.pop(unit, None)
-            finished_effort += unit.effort
+        begun.pop(unit, None)
+        finished_effort += unit.effort
         rows.add(unit, finished.record)
     progress("done", "", 1.0)
     return Results.join(experiment, table, {unit: records[unit] for unit in units})
@@ -301,45 +294,30 @@ def on_cluster(address: str) -> Executor:
             return
         with _quiet(), dask.config.set({"distributed.comm.timeouts.connect": "10s"}), ExitStack() as stack:
             client = _client(stack, distributed, address)
-            here = (versions(), code_digest())
+            cluster = _Cluster(client, address)
+            cluster.require_same_scheduler()
             # The longest first, so that no worker is left with a training at the end.
             waiting = iter(sorted(units, key=lambda unit: -unit.effort))
-            done: Any = distributed.as_completed()  # type: ignore[no-untyped-call]
             futures: dict[Any, Unit] = {}
-            to_go = len(units)
-            most, asked = 0, 0.0
-
-            def hand_out() -> list[Unit]:
-                """What keeps all workers busy, and others that may join; not all, as every unit carries its data with it.
-
-                Many at a time: to ask for its workers and to send work costs milliseconds, however little it is.
-                """
-                nonlocal most, asked
-                all_handed = to_go == len(futures)
-                if all_handed or (len(futures) > most / 2 and time.monotonic() < asked + ASK_AGAIN):
-                    return []
-                try:
-                    threads = sum(client.nthreads().values())
-                except OSError:  # a connection that is lost is told of the units that it had
-                    threads = 0
-                most, asked = max(IN_HAND, 4 * threads), time.monotonic()
-                handed = list(islice(waiting, max(0, most - len(futures))))
+            to_go, most, asked = len(units), 0, -math.inf
+            while to_go:
+                if time.monotonic() >= asked + ASK_AGAIN:
+                    most, asked = max(IN_HAND, 4 * cluster.threads()), time.monotonic()
+                # Many at a time, as to send work costs milliseconds; not all, as every unit carries its data with it.
+                handed = list(islice(waiting, most - len(futures))) if len(futures) <= most / 2 else []
                 if handed:
-                    new = client.map(partial(_do, experiment, table, wanted=here), handed, pure=False)
+                    new = client.map(partial(_do, experiment, table, wanted=cluster.here), handed, pure=False)
                     futures.update(zip(new, handed, strict=True))
-                    done.update(new)
-                return handed
-
-            report(hand_out()[0], "handed to the workers", 0.0)
-            for future in done:
-                unit, to_go = futures.pop(future), to_go - 1
-                finished, told = _result(future)
-                future.release()
-                hand_out()
-                for message in told:
-                    warnings.warn(message, stacklevel=2)
-                report(unit, f"{to_go} parts to go", 1.0)
-                yield unit, finished
+                    if to_go == len(units):
+                        report(handed[0], "handed to the workers", 0.0)
+                for future in _finished(futures):
+                    unit, to_go = futures.pop(future), to_go - 1
+                    finished, warned = _result(future)
+                    future.release()
+                    for warning in warned:
+                        warnings.warn(warning, stacklevel=2)
+                    report(unit, f"{to_go} parts to go", 1.0)
+                    yield unit, finished
 
     return execute
 
@@ -352,17 +330,71 @@ def workers_at(address: str) -> int:
         return sum(_client(stack, distributed, address).nthreads().values())
 
 
-def _do(experiment: Experiment, table: Table, unit: Unit, wanted: tuple[dict[str, str], str]) -> Told:
-    """A unit, on a worker: one that joined late, or was started again, is asked for its versions too."""
-    if (versions(), code_digest()) != wanted:
+Numbers = tuple[dict[str, str], str]
+"""Versions of lindley and of its libraries, and the digest of its code."""
+
+
+class _Cluster:
+    """The workers of a scheduler, each of which must have what is here."""
+
+    def __init__(self, client: Any, address: str) -> None:
+        self.client, self.address, self.here = client, address, _numbers()
+        self._known: set[str] = set()
+        self._seen = time.monotonic()
+
+    def threads(self) -> int:
+        """How many units the workers can do at a time. Those that are new must have the lindley of this machine.
+
+        Raises:
+            LindleyError: of a worker that cannot do a unit; or if there has been none for `NO_WORKER`.
+        """
+        threads: dict[str, int] = {}
+        with suppress(OSError):  # a connection that is lost is told of the units that it had
+            threads = self.client.nthreads()
+            if new := sorted(set(threads) - self._known):
+                for worker, found in self.client.run(_numbers, workers=new, on_error="return").items():
+                    if not isinstance(found, OSError):  # it is gone again
+                        _require_same(f"worker {worker}", found, self.here)
+                        self._known.add(worker)
+        if threads:
+            self._seen = time.monotonic()
+        elif time.monotonic() > self._seen + NO_WORKER:
+            raise LindleyError(
+                f"The Dask scheduler {self.address} has lost its last worker. What is finished is kept: start workers with "
+                f"'dask worker {self.address}', and the same command goes on where it was."
+            )
+        return sum(threads.values())
+
+    def require_same_scheduler(self) -> None:
+        """It looks into the work that it hands on."""
+        try:
+            found = self.client.run_on_scheduler(_numbers)
+        except Exception as error:
+            found = error
+        _require_same(f"scheduler {self.address}", found, self.here)
+
+
+def _numbers() -> Numbers:
+    return versions(), code_digest()
+
+
+def _require_same(where: str, found: Numbers | Exception, here: Numbers) -> None:
+    if isinstance(found, Exception):
         raise LindleyError(
-            f"The worker on {platform.node()} has another version of lindley or of its libraries than this machine: "
-            f"{_listing(versions())}, here {_listing(wanted[0])}. Install the same on all machines."
+            f"The Dask {where} cannot use lindley ({found}). Install lindley {here[0]['lindley']} in the Python that it runs "
+            "in, with the libraries of this machine, and start it again."
         )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        finished = do_unit(experiment, table, unit, threads=1)
-    return finished, [str(one.message) for one in caught]
+    if found != here:
+        raise LindleyError(
+            f"The Dask {where} has another version of lindley or of its libraries than this machine: {_listing(found[0])}, "
+            f"here {_listing(here[0])}. Install the same on all machines."
+        )
+
+
+def _do(experiment: Experiment, table: Table, unit: Unit, wanted: Numbers) -> tuple[Finished, list[Warning]]:
+    """A unit, on a worker, which may have joined a moment ago."""
+    _require_same(f"worker on {platform.node()}", _numbers(), wanted)
+    return with_warnings(partial(do_unit, threads=1), experiment, table, unit)
 
 
 def _listing(numbers: dict[str, str]) -> str:
@@ -398,7 +430,22 @@ def _require_listener(address: str) -> None:
             pass
 
 
-def _result(future: Any) -> Told:
+def _finished(futures: Iterable[Any]) -> Collection[Any]:
+    """Those that are finished, as soon as there are any, or none after a while."""
+    from distributed import wait
+
+    try:
+        return wait(list(futures), ASK_AGAIN, "FIRST_COMPLETED").done  # type: ignore[no-untyped-call, no-any-return]
+    except TimeoutError:
+        return ()
+    except CancelledError as error:
+        raise LindleyError(
+            "The connection to the Dask scheduler was lost. What is finished is kept: once the scheduler runs, the same "
+            "command goes on where it was."
+        ) from error
+
+
+def _result(future: Any) -> tuple[Finished, list[Warning]]:
     from distributed import KilledWorker
 
     try:
@@ -407,11 +454,6 @@ def _result(future: Any) -> Told:
         raise LindleyError(
             "A part of the work was lost with several workers, one after the other: they may have run out of memory. What "
             "is finished is kept; give the same command to a cluster whose machines have more memory for each worker."
-        ) from error
-    except CancelledError as error:
-        raise LindleyError(
-            "The connection to the Dask scheduler was lost. What is finished is kept: once the scheduler runs, the same "
-            "command goes on where it was."
         ) from error
 
 

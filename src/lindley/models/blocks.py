@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
-from threading import Event, local
+from threading import local
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_a_time", "keep_memory", "one_thread", "or_stop", "pieces", "room", "side_by_side", "workspace"]
+__all__ = ["at_a_time", "keep_memory", "one_thread", "pieces", "room", "side_by_side", "workspace"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -122,30 +122,3 @@ def side_by_side(
             return list(pool.map(alone, arguments))
     finally:
         torch.set_num_threads(before)  # for threads that are made later, too
-
-
-def or_stop(function: Callable[[int], T], number: int, threads: int, stop: Event) -> list[T]:
-    """``function`` of 0 … number − 1 on so many threads, each with one of torch's: for long work with gradients.
-
-    When one of them fails, or Ctrl-C comes, ``stop`` is set for the others to see, and those not begun are not.
-    """
-
-    def alone(at: int) -> T:
-        torch.set_num_threads(1)
-        return function(at)
-
-    before = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(max(1, threads)) as pool:
-            futures = [pool.submit(alone, at) for at in range(number)]
-            try:
-                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-            except BaseException:
-                stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            return [future.result() for future in futures]
-    finally:
-        torch.set_num_threads(before)

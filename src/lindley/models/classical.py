@@ -57,28 +57,31 @@ ZERO, SUBSTITUTE = 1e-12, 1e-6
 class ShrinkageWarning(UserWarning):
     """A covariance matrix had to be changed to be usable."""
 
-    def __init__(self, what: str, intensity: float, n_zero: int, freedom: int, n_features: int) -> None:
+    def __init__(self, what: str, intensity: float, n_zero: int, freedom: int, n_features: int, runs: str = "") -> None:
+        super().__init__(what, intensity, n_zero, freedom, n_features, runs)  # as pickle makes it again
         self.what, self.intensity, self.n_zero = what, intensity, n_zero
-        self.freedom, self.n_features = freedom, n_features
+        self.freedom, self.n_features, self.runs = freedom, n_features, runs
+
+    def __str__(self) -> str:
         texts = []
-        if intensity:
+        if self.intensity:
             texts.append(
-                f"the {what} covariance of {n_features} features rests on {freedom} degrees of freedom: it was shrunk "
-                f"towards uncorrelated features with Ledoit and Wolf's weight, {intensity:.2f}"
+                f"the {self.what} covariance of {self.n_features} features rests on {self.freedom} degrees of freedom: it was "
+                f"shrunk towards uncorrelated features with Ledoit and Wolf's weight, {self.intensity:.2f}"
             )
-        if n_zero:
+        if self.n_zero:
             texts.append(
-                f"{n_zero} of {n_features} features never vary {what} sources, and got a millionth of their total variance"
+                f"{self.n_zero} of {self.n_features} features never vary {self.what} sources, and got a millionth of their "
+                "total variance"
             )
-        super().__init__("; ".join(texts))
+        return f"in {self.runs} {'; '.join(texts)} at most" if self.runs else "; ".join(texts)
 
     def over_runs(self, same: Sequence[ShrinkageWarning], n_runs: int) -> ShrinkageWarning:
         """One warning for several runs, with the largest intensity."""
         worst = max(same, key=lambda w: w.intensity)
         n_zero = max(w.n_zero for w in same)
-        joint = ShrinkageWarning(self.what, worst.intensity, n_zero, worst.freedom, worst.n_features)
-        joint.args = (f"in {len(same)} of {n_runs} splits {joint.args[0]} at most",)
-        return joint
+        runs = f"{len(same)} of {n_runs} splits"
+        return ShrinkageWarning(self.what, worst.intensity, n_zero, worst.freedom, worst.n_features, runs)
 
 
 def shrink_covariance(contrasts: Floats, total_variance: Floats, what: str) -> Floats:

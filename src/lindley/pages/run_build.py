@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lindley.apart import Helper, Tell, share_out
 from lindley.evaluation.pair_grid import PairGrid
 from lindley.experiment.results import ModelResult, SizeResult, two_sem
 from lindley.models.classical import Moments, ShrinkageWarning
@@ -43,6 +42,7 @@ from lindley.pages.run_words import is_neural, kind, label, list_facts, model_la
 from lindley.system.kinds import INTEGRATIONS, Family
 from lindley.system.names import ModelName
 from lindley.table.table import Table
+from lindley.workers import Notify, Workers
 
 if TYPE_CHECKING:
     from lindley.experiment.saved import SavedRun
@@ -103,7 +103,7 @@ class _Shown:
     def comparisons(self) -> list[SideBySide]:
         return compare_kinds({name: self.run.spec(name) for name in self.run.models}, self.choices)
 
-    def figures(self, name: str, tell: Tell) -> tuple[ModelFigures, dict[int, CalibrationPanel]]:
+    def figures(self, name: str, notify: Notify) -> tuple[ModelFigures, dict[int, CalibrationPanel]]:
         """The figures of a model, and its calibration on every split that a figure shows."""
         run, grids, choice, result = self.run, self.grids, self.choices[name], self.run.result(name)
         llrs = [np.asarray(run.llr(name, split), dtype=np.float64) for split in range(len(grids))]
@@ -143,13 +143,13 @@ def _shown(run: SavedRun) -> _Shown:
 
 
 def build_report(
-    run: SavedRun, helpers: Sequence[Helper] = (), progress: Callable[[float], None] = lambda done: None
+    run: SavedRun, workers: Workers | None = None, progress: Callable[[float], None] = lambda done: None
 ) -> Report:
-    """All figures of a run; those of a model are made here or by one of the helpers. ``progress`` hears the share of models."""
+    """All figures of a run; those of a model are one job of the workers. ``progress`` hears the share of models."""
     shown = _Shown(run)
     made: dict[str, tuple[ModelFigures, dict[int, CalibrationPanel]]] = {}
     dearest_first = sorted(run.models, key=lambda name: -run.spec(name).effort)
-    for name, figures in share_out(shown.figures, dearest_first, helpers):
+    for name, figures in (workers or Workers(1)).run(shown.figures, dearest_first):
         made[name] = figures
         progress(len(made) / len(run.models))
     data, notes = data_figure(run.table)

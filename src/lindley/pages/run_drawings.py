@@ -17,7 +17,6 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from lindley.apart import Helper, Tell, share_out
 from lindley.files import write_atomically
 from lindley.llrs import Floats
 from lindley.pages import palette
@@ -41,6 +40,7 @@ from lindley.pages.run_figures import (
 )
 from lindley.pages.run_words import panel_title
 from lindley.plot import draw_ece, draw_histogram, draw_pav, draw_tippett
+from lindley.workers import Notify, Workers
 
 __all__ = [
     "MOST_FEATURES",
@@ -70,12 +70,12 @@ _CORE = 0.86  # the share of a cell's width that points may use
 def draw_pictures(
     report: Report,
     every_loss: bool = True,
-    helpers: Sequence[Helper] = (),
+    workers: Workers | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> dict[str, Picture]:
     """The summary, the data, the model that is shown first and the loss of every neural model, by file name.
 
-    Each is drawn here or by one of the helpers. ``progress`` hears of the share that is drawn.
+    Each is one job of the workers. ``progress`` hears of the share that is drawn.
     """
     data = report.data
     drawings: dict[str, Callable[[], Figure]] = {"summary": partial(draw_summary, report.summary)}
@@ -102,13 +102,13 @@ def draw_pictures(
     # Models that build on one training share its loss, which is drawn once. Those of many panels take longest, and come first.
     what = {name: pickle.dumps(draw) for name, draw in drawings.items()}
     drawn: dict[bytes, Picture] = {}
-    for shown, made in share_out(_drawn, sorted(set(what.values()), key=len, reverse=True), helpers):
+    for shown, made in (workers or Workers(1)).run(_drawn, sorted(set(what.values()), key=len, reverse=True)):
         drawn[shown] = made
         progress(len(drawn) / len(set(what.values())))
     return {name: drawn[shown] for name, shown in what.items()}
 
 
-def _drawn(what: bytes, tell: Tell) -> Picture:
+def _drawn(what: bytes, notify: Notify) -> Picture:
     return picture(pickle.loads(what))
 
 

@@ -6,7 +6,7 @@ Inside figure data every "<" is written as its number, so that no name of a user
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import torch
 from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
-from lindley.apart import Helper, some_helpers
 from lindley.experiment.saved import SavedRun
 from lindley.files import write_atomically
 from lindley.llrs import Floats
@@ -30,6 +29,7 @@ from lindley.pages.run_drawings import MOST_FEATURES, draw_pictures, save_pictur
 from lindley.pages.run_figures import Report, series_layout
 from lindley.pages.run_sketch import draw_focus, draw_sketch, focus_words
 from lindley.pages.run_words import AXIS_KINDS, headline, model_labels, panel_title, series_words
+from lindley.workers import MOST_WORKERS, Workers
 
 __all__ = ["MOST_COLUMNS", "covariance_table", "render_run", "write_report", "write_run_report"]
 
@@ -40,27 +40,26 @@ MOST_COLUMNS = 30
 def write_run_report(folder: Path, step: Step = silently, *, pdf: bool = False, workers: int | None = None) -> Path:
     """The report of the run that was saved in a folder, written there; the path of the page.
 
-    On one thread: operations are short, and on a machine with other work threads would wait for one another at each. Helpers
-    take a share of the figures: with this process they are ``workers``, or as many as torch may use threads.
+    On one thread: operations are short, and on a machine with other work threads would wait for one another at each. The
+    figures are made by so many ``workers``, or as many as torch may use threads.
     """
     step("drawing the report", "reading the results", 0.0)
     run = SavedRun.open(folder)
-    most = torch.get_num_threads() if workers is None else workers
-    number = most - 1 if all(run.spec(name).kind.is_ours for name in run.models) else 0
-    needed = build_report.__module__, draw_pictures.__module__
-    with some_helpers(number, *needed) as helpers, one_thread(), threadpool_limits(1):
-        report = build_report(run, helpers, lambda done: step("drawing the report", "reading the results", 0.4 * done))
-        return write_report(report, folder, step, helpers, pdf=pdf)
+    number = min(torch.get_num_threads(), MOST_WORKERS) if workers is None else workers
+    ours = all(run.spec(name).kind.is_ours for name in run.models)
+    with Workers(number if ours else 1) as pool, one_thread(), threadpool_limits(1):
+        report = build_report(run, pool, lambda done: step("drawing the report", "reading the results", 0.4 * done))
+        return write_report(report, folder, step, pool, pdf=pdf)
 
 
 def write_report(
-    report: Report, folder: Path, step: Step = silently, helpers: Sequence[Helper] = (), *, pdf: bool = False
+    report: Report, folder: Path, step: Step = silently, workers: Workers | None = None, *, pdf: bool = False
 ) -> Path:
     """Write ``report.html`` and ``figures/`` into a folder, and ``report.pdf`` if asked; the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     step("drawing the report", "figures", 0.4)
     pictures = draw_pictures(
-        report, helpers=helpers, progress=lambda done: step("drawing the report", "figures", 0.4 + 0.4 * done)
+        report, workers=workers, progress=lambda done: step("drawing the report", "figures", 0.4 + 0.4 * done)
     )
     save_pictures(folder / "figures", pictures)
     for name, drawn in _drawn_by_hand(report).items():

@@ -1,24 +1,21 @@
 """Train the paper's neural two-level models of all runs, on Cllr.
 
-A run comes out the same whether it is trained alone or among 21. On a CPU many runs make two programs, side by side, in two
-processes if it takes a while; few runs, and those on a GPU, make one.
+A run comes out the same whether it is trained alone or among 21. On a CPU many runs make two programs, in two worker processes
+if it takes a while; few runs, and those on a GPU, make one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, fields
-from threading import Event
 from typing import Any
 
 import numpy as np
 import torch
 
-from lindley.apart import Helper
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
-from lindley.models.blocks import or_stop
+from lindley.models.blocks import one_thread
 from lindley.models.fitting import Fitted, History, Task, require_device
 from lindley.models.neural.batches import n_batches
 from lindley.models.neural.parameters import Architecture, Parameters
@@ -27,19 +24,20 @@ from lindley.models.two_level import TwoLevel, take_runs
 from lindley.table.scaling import Scaling
 from lindley.table.splits import Part
 from lindley.table.table import Table
+from lindley.workers import Notify, Workers
 
 __all__ = ["Trained", "Training", "fit", "train"]
 
 WORKERS = 2
-"""Programs that the runs are dealt to on a CPU, to run side by side with one thread each.
+"""Programs that the runs are dealt to on a CPU, each on one thread.
 
 Steps are short, and two OpenMP threads would meet at a barrier hundreds of times in each. On a machine with other work to
 do they wait there for each other: an epoch of 90 ms was seen to take 7 s. Runs have nothing to wait for.
 """
 FEW_RUNS = 8
 """Runs that make one program: of so few, what a step costs is to start its operations, and two programs would pay it twice."""
-WORTH_A_PROCESS = 15.0
-"""Seconds that a program takes, as it is estimated, from which on it has a process of its own; starting one takes two."""
+WORTH_WORKERS = 15.0
+"""Seconds that a program takes, as it is estimated, from which on there are worker processes; starting one takes two."""
 PRETRAINING_VALIDATION = 1 / 3
 """Share of the sources of a table for pretraining that chooses the epoch."""
 
@@ -121,7 +119,7 @@ def train(
     """Train one model per run and keep, per run, the parameters of the epoch with the lowest validation Cllr.
 
     ``seeds`` has one number per run. ``start`` replaces the architecture's start, for fine-tuning. ``threads`` is how many
-    programs run side by side on a CPU; it changes the time, and no number.
+    programs may run at the same time on a CPU; it changes the time, and no number.
     """
     numbers = [len(train_parts), len(validate_parts), len(seeds)] + ([] if start is None else [len(start.q_between)])
     if len(set(numbers)) != 1:
@@ -139,40 +137,33 @@ def train(
     groups = _groups(train_parts, training)
     finished = [0] * len(groups)
     best = [0.0] * len(groups)
-    stop = Event()
 
-    def one(number: int) -> tuple[Parameters, History]:
-        def report(epoch: int, cllr: float) -> None:
-            if stop.is_set():
-                raise CancelledError
-            finished[number], best[number] = epoch, cllr
-            if progress is not None:
-                progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
+    def report(job: _Job, epoch: int, cllr: float) -> None:
+        finished[job.number], best[job.number] = epoch, cllr
+        if progress is not None:
+            progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
 
-        program = programs[number]
-        if isinstance(program, Program):
-            return program.run(report)
-        with Helper() as helper:
-            return helper(_run, *program, tell=report)
-
-    side_by_side = threads if training.device == "cpu" else 1
-    programs: list[Program | tuple[Any, ...]] = []
+    jobs = []
     for number, runs in enumerate(groups):
         learn, validate = [train_parts[r] for r in runs], [validate_parts[r] for r in runs]
-        arguments = (
-            architecture, training, learn, validate, [seeds[r] for r in runs],
-            None if start is None else take_runs(start, runs),
-        )  # fmt: skip
-        alone = number == 0 or side_by_side == 1 or _seconds(training, learn, validate) < WORTH_A_PROCESS
-        programs.append(Program(*arguments) if alone else arguments)
-    results = or_stop(one, len(groups), side_by_side, stop)
-    return _joined(results, [run for runs in groups for run in runs])
+        begin = None if start is None else take_runs(start, runs)
+        jobs.append(_Job(number, (architecture, training, learn, validate, [seeds[r] for r in runs], begin)))
+    worth = training.device == "cpu" and _seconds(*jobs[-1].arguments[1:4]) >= WORTH_WORKERS
+    with one_thread(), Workers(min(threads, len(jobs)) if worth else 1) as workers:
+        found = {job.number: result for job, result in workers.run(_run, jobs, report)}
+    return _joined([found[number] for number in range(len(jobs))], [run for runs in groups for run in runs])
 
 
-def _run(*arguments: Any) -> tuple[Parameters, History]:
-    """A program from its arguments, the last of which is told how far it is."""
-    *of_program, progress = arguments
-    return Program(*of_program).run(progress)
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A program to be made and run."""
+
+    number: int
+    arguments: tuple[Any, ...]  # of Program
+
+
+def _run(job: _Job, notify: Notify) -> tuple[Parameters, History]:
+    return Program(*job.arguments).run(notify)
 
 
 def _seconds(training: Training, learn: Sequence[Part], validate: Sequence[Part]) -> float:

@@ -32,7 +32,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lindley.apart import Helper, Tell, share_out, some_helpers
 from lindley.errors import LindleyError
 from lindley.models.blocks import one_thread
 from lindley.models.fitting import Fitted, Progress, Sources, Task, require_device, silent
@@ -54,6 +53,7 @@ from lindley.models.robust.model import Robust
 from lindley.table.scaling import Scaling
 from lindley.table.splits import Part
 from lindley.table.table import Table
+from lindley.workers import MOST_WORKERS, Notify, Workers
 
 __all__ = ["FittedRobust", "fit", "fit_robust"]
 
@@ -146,8 +146,8 @@ STEPS_OF_A_REPLICATE = 15
 """About as many as it takes from where the fit on all sources ended; for the progress."""
 MOST_SEARCHED = 10_000
 """Sources that scalars and shrinkage are searched with: basis and kernels are made of all of them afterwards."""
-WORTH_HELPERS = 4
-"""Runs from which on other processes take a share of them: one takes seconds, and a process two to start."""
+WORTH_WORKERS = 4
+"""Runs from which on worker processes do them: one takes seconds, and a process two to start."""
 
 
 def fit(task: Task) -> Fitted:
@@ -226,18 +226,17 @@ def fit_robust(
         searched = _some(runs[run], np.random.default_rng((seeds[run], 7)))
         return _Job(run, searched, mates[run] or 0.0, seeds[run], centre, start, device)
 
-    def search(some: range, start: _Found | None, helpers: Sequence[Helper]) -> None:
+    def search(some: range, start: _Found | None, workers: Workers) -> None:
+        jobs = [job(run, start) for run in some]
         with one_thread():
-            for one, what in share_out(
-                _search, (job(run, start) for run in some), helpers, tell=lambda one, cost: report(one.run, cost)
-            ):
+            for one, what in workers.run(_search, jobs, lambda one, cost: report(one.run, cost)):
                 found[one.run], done[one.run] = what, steps[one.run]
 
     side_by_side = torch.get_num_threads() if threads is None else threads
-    worth = device == "cpu" and len(runs) >= WORTH_HELPERS
-    with some_helpers(min(side_by_side, max(anew, replicates)) - 1 if worth else 0, __name__) as helpers:
-        search(range(anew), None, helpers)
-        search(range(anew, len(runs)), found.get(0), helpers)
+    worth = device == "cpu" and len(runs) >= WORTH_WORKERS
+    with Workers(min(side_by_side, max(anew, replicates), MOST_WORKERS) if worth else 1) as workers:
+        search(range(anew), None, workers)
+        search(range(anew, len(runs)), found.get(0), workers)
     in_order = [found[run] for run in range(len(runs))]
     scalars, relatedness = (torch.stack([getattr(f, name) for f in in_order]) for name in ("scalars", "relatedness"))
     shrinkage = tuple(f.shrinkage for f in in_order)
@@ -297,10 +296,10 @@ class _Job:
     device: str
 
 
-def _search(job: _Job, tell: Tell) -> _Found:
+def _search(job: _Job, notify: Notify) -> _Found:
     torch.set_num_threads(1)
     rng = np.random.default_rng((job.seed, 6))
-    return _fit(job.sources, job.mates, rng, job.centre, tell, job.start, job.device)
+    return _fit(job.sources, job.mates, rng, job.centre, notify, job.start, job.device)
 
 
 def _fit(
