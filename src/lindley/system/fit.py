@@ -53,6 +53,8 @@ __all__ = [
 FOLDS = 5
 MANY_PAIRS = 1 << 23
 """Held-out pairs that are kept one by one, 64 MiB of LLRs; more are counted in fine bins (`lindley.evaluation.compress`)."""
+TILES_AT_ONCE = 2
+"""Tiles of pairs that are counted side by side: some 130 MiB each."""
 Draw = Callable[[], Part]
 Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
 """From the sources of other folds to a model, and to what is done to a part before the model sees it."""
@@ -386,7 +388,12 @@ def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> L
         is_mate = np.concatenate([part.is_mate[~here] for part, here in zip(parts, is_same, strict=True)])
         return LLRs(same, different, None, weigh_mates(is_mate, mates))
     weights = weights_of_mates(sum(part.n_mates for part in parts), sum(part.n_different for part in parts), mates)
-    return compress_several([_blocks(model, part, weights) for model, part in folds])
+    threads = min(TILES_AT_ONCE, torch.get_num_threads())
+    with torch.no_grad():
+        return compress_several(
+            [_blocks(model, part, weights) for model, part in folds],
+            side_by_side=lambda count, tiles: side_by_side(count, tiles, folds[0][0].centre, threads),
+        )
 
 
 def _blocks(model: PairModel, part: Part, weights: tuple[float, float] | None) -> PairBlocks:
