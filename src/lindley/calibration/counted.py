@@ -199,8 +199,9 @@ def elub(
 
     # compared as LRs, as LiR does: an LLR on a threshold falls to the same side
     lr_threshold = 10**threshold
-    same_above = weight_above(10**llrs.same, weight_same, lr_threshold, at=False)
-    different_above = weight_above(10**llrs.different, weight_different, lr_threshold, at=False)
+    same_lr, different_lr = (np.power(10.0, each, out=each) for each in (llrs.same, llrs.different))  # clipped copies
+    same_above = weight_above(same_lr, weight_same, lr_threshold, at=False)
+    different_above = weight_above(different_lr, weight_different, lr_threshold, at=False)
     share_same = same_above / (n_same + misleading)
     share_different = (different_above + misleading) / (n_different + misleading)
     worse = 1 - share_same + lr_threshold * share_different > np.minimum(1.0, lr_threshold)

@@ -92,8 +92,8 @@ class Settings:
 
 
 DEFAULTS = Settings()
-_HeldOut = tuple[tuple[LLRs, ...], tuple[LLRs, ...]]
-"""LLRs of the pairs of the first runs; and of those of other numbers of instances of the first run."""
+_HeldOut = tuple[tuple[LLRs, ...], tuple[Callable[[], LLRs], ...]]
+"""LLRs of the pairs of the first runs; and of those of other numbers of instances of the first run, when they are asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,9 @@ class Stage:
     system: System
     held_out: tuple[LLRs, ...]  # of the pairs of the first runs, which the system had not seen
     history: History | None = None  # of a training
-    also: tuple[LLRs, ...] = ()  # of the pairs of other numbers of instances of the first run
+    also: tuple[
+        Callable[[], LLRs], ...
+    ] = ()  # of the pairs of other numbers of instances of the first run, when asked for
 
 
 def fit_family(
@@ -256,8 +258,8 @@ class _Family:
         }
         if not pairs:
             return (), ()
-        also = _Drawn([partial(self._prepared, draw, 0) for draw in self.materials[0].also])
-        found = tuple(_held_out([(system.point, part)], part.mates) for part in also)
+        also = [partial(self._prepared, draw, 0) for draw in self.materials[0].also]
+        found = tuple(partial(_by_one, system.point, draw) for draw in also)
         if any(_n_pairs(part) > MANY_PAIRS for part in pairs.values()):
             each = ((take_runs(system.model, [run]), part) for run, part in pairs.items())
             return tuple(_held_out([one], one[1].mates) for one in each), found
@@ -272,9 +274,9 @@ class _Family:
             for run, each in enumerate(self.materials)
             if each.pairs is not None
         ]
-        return tuple(each[0] for each in found), tuple(found[0][1:]) if found else ()
+        return tuple(each[0]() for each in found), tuple(found[0][1:]) if found else ()
 
-    def _crossed_run(self, fitted: Fitted, run: int, pairs: Sequence[Draw]) -> list[LLRs]:
+    def _crossed_run(self, fitted: Fitted, run: int, pairs: Sequence[Draw]) -> list[Callable[[], LLRs]]:
         assert fitted.again is not None
         again, scaling, material = fitted.again(run), self.scalings[run], self.materials[run]
 
@@ -285,7 +287,7 @@ class _Family:
             return again(_with(rest, change)), lambda part: _with(part, change)
 
         everything = _with(material.learn(), scaling)
-        scaled = _Drawn([partial(_scaled, draw, scaling) for draw in pairs])
+        scaled = [partial(_scaled, draw, scaling) for draw in pairs]
         return cross_fitted(everything, scaled, learn, stream(material.seed, "folds"))
 
     def _prepared(self, draw: Draw, run: int) -> Part:
@@ -301,8 +303,12 @@ def _calibrated(name: ModelName, before: Stage) -> Stage:
     added = [*fitted, *[fitted[0]] * (before.system.runs - len(fitted))]
     chains = tuple(chain.then(one) for chain, one in zip(before.system.calibrations, added, strict=True))
     held_out = tuple(llrs.map(one) for llrs, one in zip(before.held_out, fitted, strict=True))
-    also = tuple(llrs.map(fitted[0]) for llrs in before.also)
+    also = tuple(partial(_changed, find, fitted[0]) for find in before.also)
     return Stage(name, replace(before.system, name=str(name), calibrations=chains), held_out, None, also)
+
+
+def _changed(find: Callable[[], LLRs], by: Callable[[Floats], Floats]) -> LLRs:
+    return find().map(by)
 
 
 def _gaussianiser(name: ModelName, part: Part, seed: int) -> Gaussianiser:
@@ -344,8 +350,10 @@ def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = F
     return fold[code]
 
 
-def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.random.Generator) -> list[LLRs]:
-    """LLRs of the pairs inside every fold, by a model of the other folds; groups of sources stay in one fold.
+def cross_fitted(
+    everything: Part, pairs: Sequence[Draw], learn: Learn, rng: np.random.Generator
+) -> list[Callable[[], LLRs]]:
+    """LLRs of the pairs inside every fold, by a model of the other folds, when asked for; groups of sources stay in one fold.
 
     ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several that are
     kept apart; a model learns from all instances of the other folds.
@@ -357,7 +365,8 @@ def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.
         with caught_warnings():  # shrinkage is told of the whole
             return learn(everything.rows(fold != number))
 
-    def held_out(part: Part) -> LLRs:
+    def held_out(draw: Draw) -> LLRs:
+        part = draw()
         folds: list[tuple[PairModel, Part]] = []
         for number in range(int(fold.max()) + 1):
             inside = part.rows(np.isin(part.groups, everything.groups[fold == number]))
@@ -370,23 +379,30 @@ def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.
             )
         return _held_out(folds, part.mates)
 
-    return [held_out(part) for part in pairs]
+    return [partial(held_out, draw) for draw in pairs]
 
 
 def _n_pairs(*parts: Part) -> int:
     return sum(len(part.trace.source) * len(part.ref.source) for part in parts)
 
 
+def _by_one(model: PairModel, draw: Draw) -> LLRs:
+    part = draw()
+    return _held_out([(model, part)], part.mates)
+
+
 def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> LLRs:
     """The LLRs of all pairs inside every fold, each by its model of one run; in fine bins where there are `MANY_PAIRS`."""
     parts = [part for _, part in folds]
     if _n_pairs(*parts) <= MANY_PAIRS:
-        matrices = [score(model, [part.trace], [part.ref])[0] for model, part in folds]
-        is_same = [part.trace.source[:, None] == part.ref.source for part in parts]
-        same = np.concatenate([llr[here] for llr, here in zip(matrices, is_same, strict=True)])
-        different = np.concatenate([llr[~here] for llr, here in zip(matrices, is_same, strict=True)])
-        is_mate = np.concatenate([part.is_mate[~here] for part, here in zip(parts, is_same, strict=True)])
-        return LLRs(same, different, None, weigh_mates(is_mate, mates))
+        same, different, is_mate = [], [], []
+        for model, part in folds:
+            (llr,), here = score(model, [part.trace], [part.ref]), part.trace.source[:, None] == part.ref.source
+            same.append(llr[here])
+            different.append(llr[~here])
+            is_mate.append(part.mates_among(slice(None), slice(None))[~here])
+        of_mates = None if mates is None else weigh_mates(np.concatenate(is_mate), mates)
+        return LLRs(np.concatenate(same), np.concatenate(different), None, of_mates)
     weights = weights_of_mates(sum(part.n_mates for part in parts), sum(part.n_different for part in parts), mates)
     threads = min(TILES_AT_ONCE, torch.get_num_threads())
     with torch.no_grad():

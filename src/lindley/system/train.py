@@ -115,8 +115,8 @@ def train(
             to_learn=to_learn,
             settings=settings,
         )
+        shapes = tuple((shape, _bounds(find())) for shape, find in zip(trained.shapes, trained.stage.also, strict=True))
     system, llrs = trained.stage.system, trained.stage.held_out[0]
-    shapes = tuple(zip(trained.shapes, map(_bounds, trained.stage.also), strict=True))
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
     metrics = {key: float(value) if np.isfinite(value) else None for key, value in summary(llrs).items()}
     about = {
