@@ -99,7 +99,7 @@ class Numbers:
 def parse_numbers(cells: Sequence[object], below_limit: BelowLimit | None = None) -> Numbers:
     """Read a column: at once where all cells are plain numbers, cell by cell where one is not."""
     if isinstance(cells, NumberCells):
-        values = cells.values.astype(np.float64)
+        values = np.asarray(cells.values, dtype=np.float64)
         if np.isfinite(values).all():
             return Numbers(values)
     kinds = set(map(type, cells))

@@ -206,7 +206,8 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
         findings += number_findings(grid, place, numbers, needed=reading.features is not None)
     places = [place for place in roles.features if place in parsed]
     none = np.empty((len(grid.rows), 0))  # where there is no feature
-    raw = np.column_stack([none, *(parsed[place].values for place in places)]) + 0.0  # a −0.0 becomes 0.0
+    raw = np.column_stack([none, *(parsed[place].values for place in places)])
+    raw += 0.0  # a −0.0 becomes 0.0
     reference = parsed[roles.reference].values if roles.reference in parsed else None
     headers = tuple(grid.header[place] for place in places)
     transformed = raw
