@@ -44,7 +44,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     rows = []
     for name, (sources, instances, features) in sizes:
         size = {"sources": sources, "instances": instances, "features": features}
-        case = {"what": "train", "model": name, **size, "threads": plan.threads}
+        case = {"what": "train", "model": name, **size, "replicates": plan.train_replicates, "threads": plan.threads}
         found = _in_a_child(case, "bench.train", handed_back=False) if plan.apart else needed(case)
         rows.append({**case, "device": "cpu", **found})
     return {"rows": rows}
@@ -57,7 +57,7 @@ def needed(case: dict[str, Any]) -> dict[str, Any]:
     started, busy = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        train(table, case["model"], options=options)
+        train(table, case["model"], options=options, replicates=case.get("replicates"))
     taken = {"seconds": time.perf_counter() - started, "processor_seconds": time.process_time() - busy}
     highest = rss_bytes(peak=True)
     if highest is None:

@@ -269,14 +269,17 @@ def fit_classical(
 
     With ``times``, further runs are of the sources of the one part that there is, each counting so many times (sources,).
     """
+    n_runs, most = len(parts) + len(times), 0
     if times:
         (part,) = parts
         sums = Sums.of(part.values, part.source)
         estimated = _each(sums.moments(each) for each in (None, *times))
+        most = max(len(sums.count), *(int(each.sum()) for each in times))
     else:
         estimated = estimate_moments(parts)
-    n_runs, kernels = len(parts) + len(times), []
+    kernels: list[Tensor] = []
     centres, bases, var_between, bandwidth2 = [], [], [], []
+    room = torch.zeros(n_runs if between == "kernel" else 0, most, parts[0].values.shape[1], dtype=torch.float64)
     for m in estimated:
         basis, variances = m.eigenbasis()
         centres.append(m.source_means.mean(axis=0)[None])
@@ -284,21 +287,20 @@ def fit_classical(
         var_between.append(variances[None])
         bandwidth2.append(m.bandwidth2)
         if between == "kernel":
-            kernels.append((m.source_means - centres[-1]) @ basis)
+            at = torch.from_numpy((m.source_means - centres[-1]) @ basis)
+            kernels.append(room[len(kernels), : len(at)].copy_(at) if most else at)
     centre, projection, var = _stack(centres), _stack(bases), _stack(var_between)
 
     law: Between
     if between == "normal":
         law = NormalBetween(mean=torch.zeros_like(var), var=var)
     else:
-        most = max(map(len, kernels))
-        at = torch.zeros(n_runs, most, projection.shape[-1], dtype=torch.float64)
-        ln_weights = torch.full((n_runs, most), -torch.inf, dtype=torch.float64)
-        for run in reversed(range(n_runs)):
-            own = kernels.pop()
-            at[run, : len(own)] = torch.from_numpy(own)
-            ln_weights[run, : len(own)] = -np.log(len(own))
-        law = KernelBetween(at, _stack(bandwidth2)[:, None, None] * var, ln_weights)
+        n = torch.tensor([len(at) for at in kernels])[:, None]
+        if not most:
+            room = torch.nn.utils.rnn.pad_sequence(kernels, batch_first=True)
+        there = torch.arange(room.shape[1]) < n
+        ln_weights = torch.where(there, -n.double().log(), -torch.inf)
+        law = KernelBetween(room, _stack(bandwidth2)[:, None, None] * var, ln_weights)
     return TwoLevel(centre, projection, torch.ones_like(var), torch.ones_like(var), law)
 
 
