@@ -45,6 +45,7 @@ SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "growth": growth.measure,
     "units": _whole("units"),
     "cases": _whole("cases"),
+    "train": _whole("train"),
     "large": large.measure,
     "paper": training.measure_paper,
     "curves": same_batches.measure,

@@ -36,7 +36,7 @@ MIB, GIB = 2**20, 2**30
 DASH = "–"
 IDENTITY = ("cpu", "cores", "threads", "gpu", "numpy", "lindley")
 """Files that agree in these, and in the version of torch, are of one machine."""
-SECTIONS = ("training", "scoring", "lir", "memory", "growth", "units", "cases", "large", "paper", "curves")
+SECTIONS = ("training", "scoring", "lir", "memory", "growth", "units", "cases", "train", "large", "paper", "curves")
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,10 @@ def measure(plan: Plan) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def _in_a_child(case: Case, module: str = "bench.memory") -> dict[str, Any]:
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": HANDED_BACK, "MALLOC_TRIM_THRESHOLD_": HANDED_BACK}
+def _in_a_child(case: Case, module: str = "bench.memory", *, handed_back: bool = True) -> dict[str, Any]:
+    environment = dict(os.environ)
+    if handed_back:
+        environment |= {"MALLOC_MMAP_THRESHOLD_": HANDED_BACK, "MALLOC_TRIM_THRESHOLD_": HANDED_BACK}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     done = subprocess.run(
         [sys.executable, "-m", module, json.dumps({**case, "device": "cpu"})],

@@ -53,6 +53,13 @@ class Plan:
     large_limit: float = 40.0
     large_fit: int = 50_000
 
+    # Whole trainings: sources, measurements of each and features, of all kinds and of those without a search.
+    train_size: tuple[int, int, int] = (300, 10, 16)
+    train_sizes: tuple[tuple[int, int, int], ...] = ((1000, 10, 64), (1000, 10, 256), (5000, 10, 64), (20_000, 10, 50))
+
+    train_replicates: int | None = None
+    """For the interval of a case; none given, as many as the kind affords."""
+
     # Growth: the sizes along each axis, and what stays the same along the others.
     growth_sources: tuple[int, ...] = (500, 1500, 5000, 15_000, 50_000)
     growth_features: tuple[int, ...] = (5, 10, 20, 50, 100, 200)
@@ -94,6 +101,9 @@ QUICK = Plan(
     workers=0,
     large_items=60,
     large_fit=18,
+    train_size=(30, 3, 2),
+    train_sizes=((31, 3, 2),),
+    train_replicates=1,
     growth_sources=(30, 60),
     growth_features=(3, 6),
     growth_kernels=(40, 80),

@@ -266,6 +266,7 @@ MAKERS: dict[str, Callable[[Sequence[Result]], Table]] = {
     "units-cost": tables_of_work.unit_costs,
     "units-splits": tables_of_work.unit_splits,
     "cases": tables_of_work.cases,
+    "train": tables_of_work.train,
     "large-pairs": tables_of_work.large,
     "large-fit": tables_of_work.large_fit,
     "paper": _paper,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.layout import DASH, MIB, Result, Table, duration, of_rows, sections, short, side_by_side, times
 
-__all__ = ["cases", "large", "large_fit", "unit_costs", "unit_splits"]
+__all__ = ["cases", "large", "large_fit", "train", "unit_costs", "unit_splits"]
 
 
 def unit_costs(results: Sequence[Result]) -> Table:
@@ -91,3 +91,18 @@ def large_fit(results: Sequence[Result]) -> Table:
     places, rows, notes = of_rows(results, "large", "fit", label, cells)
     names = ("seconds", "of a processor", "table, MiB", "highest above it, MiB")
     return Table("A large fit", side_by_side("", places, names), rows, notes)
+
+
+def train(results: Sequence[Result]) -> Table:
+    """Whole trainings by kind and size, and what they may take."""
+
+    def label(row: Any) -> str:
+        return f"`{row['model']}`, {row['sources']:,} sources × {row['instances']} × {row['features']}"
+
+    def cells(row: Any) -> list[str]:
+        sizes = row["table"], row["highest"], row["promised"]
+        return [duration(row["seconds"]), duration(row["processor_seconds"]), *(short(size / MIB) for size in sizes)]
+
+    places, rows, notes = of_rows(results, "train", "train", label, cells)
+    names = ("seconds", "of a processor", "table, MiB", "process at most, MiB", "promised, MiB")
+    return Table("Whole trainings", side_by_side("", places, names), rows, notes)

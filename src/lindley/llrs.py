@@ -125,6 +125,10 @@ class LLRs:
         return same, different
 
 
+AT_A_TIME = 1 << 18
+"""Values that are compared with thresholds at a time: 2 MiB."""
+
+
 def _are_labels(values: Floats) -> bool:
     """Whether values can be labels of pairs: all are 1 and 0, or 1 and −1, and both are there."""
     few = bool(np.isin(values.ravel()[:1000], (-1, 0, 1)).all())  # others need not be sorted
@@ -149,6 +153,8 @@ def _vector(values: ArrayLike, name: str) -> Floats:
 def weight_above(values: Floats, weight: Floats, threshold: Floats, *, at: bool = True) -> Floats:
     """The weight of the values at or above each of the increasing thresholds; above it, if not ``at``."""
     # the number of thresholds below (or at) a value tells which of them it passes: no sort of the values
-    passed = np.searchsorted(threshold, values, side="right" if at else "left")
-    by_passed = np.bincount(passed, weight, minlength=threshold.size + 1)
+    by_passed = np.zeros(threshold.size + 1)
+    for some in (slice(begin, begin + AT_A_TIME) for begin in range(0, len(values), AT_A_TIME)):
+        passed = np.searchsorted(threshold, values[some], side="right" if at else "left")
+        by_passed += np.bincount(passed, weight[some], minlength=threshold.size + 1)
     return np.asarray(np.cumsum(by_passed[::-1])[::-1][1:], dtype=np.float64)

@@ -205,7 +205,7 @@ def test_the_tables_hold_the_figures(quick: dict[str, Any]) -> None:
     found = tables.make([{**quick, "files": ["quick.json"]}])
     assert set(found) == {
         "machines", "training", "scoring", "lir", "memory", "growth-sources", "growth-features", "growth-kernels", "paper",
-        "curves", "units-cost", "units-splits", "cases", "large-pairs", "large-fit",
+        "curves", "units-cost", "units-splits", "cases", "train", "large-pairs", "large-fit",
     }  # fmt: skip
     loop = next(row for row in quick["training"]["rows"] if row["way"] == "loop")
     assert duration(loop["median"]) in found["training"].plain()

@@ -189,7 +189,11 @@ def elub(
     beyond ``extremes`` count as those. A bound on the wrong side of zero is zero. As in LiR.
     """
     llrs = LLRs.of(same, different).present.map(lambda llr: np.clip(llr, *extremes))
-    weight_same, weight_different = llrs.weights
+    of_one = np.ones(())  # in place of as many ones as there are pairs
+    weight_same = np.broadcast_to(of_one if llrs.same_weight is None else llrs.same_weight, llrs.same.shape)
+    weight_different = np.broadcast_to(
+        of_one if llrs.different_weight is None else llrs.different_weight, llrs.different.shape
+    )
     n_same, n_different = float(weight_same.sum()), float(weight_different.sum())
     lowest, highest = llrs.range
     lowest, highest = max(lowest, -np.log10(n_same + 1)), min(highest, np.log10(n_different + 1))
@@ -199,8 +203,9 @@ def elub(
 
     # compared as LRs, as LiR does: an LLR on a threshold falls to the same side
     lr_threshold = 10**threshold
-    same_above = weight_above(10**llrs.same, weight_same, lr_threshold, at=False)
-    different_above = weight_above(10**llrs.different, weight_different, lr_threshold, at=False)
+    same_lr, different_lr = (np.power(10.0, each, out=each) for each in (llrs.same, llrs.different))  # clipped copies
+    same_above = weight_above(same_lr, weight_same, lr_threshold, at=False)
+    different_above = weight_above(different_lr, weight_different, lr_threshold, at=False)
     share_same = same_above / (n_same + misleading)
     share_different = (different_above + misleading) / (n_different + misleading)
     worse = 1 - share_same + lr_threshold * share_different > np.minimum(1.0, lr_threshold)

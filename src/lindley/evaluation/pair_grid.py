@@ -6,7 +6,7 @@ counted where they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -33,6 +33,8 @@ BINS_PER_SIZE, MIDDLE_TO = 1000, 10_000
 """Beyond, bins for each factor e of the LLR, and how far they go; then they are a tenth of it."""
 TILE = 2048
 """Rows and columns at a time: 32 MiB of LLRs."""
+SMALL_TILE = 256
+"""The same where only same-source LLRs are wanted: most of a larger tile would be for nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +204,7 @@ class PairBlocks:
 
     def tiles(self, size: int) -> list[_Tile]:
         """All pairs, as squares of so many rows and columns at most."""
-        row, column = self.grid.trace, self.grid.ref
-        both = product(_slices(row.size, size), _slices(column.size, size))
-        return [_Tile(self, i, j, bool(np.isin(row[i], column[j]).any())) for i, j in both]
+        return _Tile(self, slice(0, self.grid.trace.size), slice(0, self.grid.ref.size), True).cut(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +215,12 @@ class _Tile:
     rows: slice
     columns: slice
     has_same: bool  # whether there is a same-source pair among them
+
+    def cut(self, size: int) -> list[_Tile]:
+        """The same pairs, as squares of so many rows and columns at most."""
+        row, column = self.pairs.grid.trace, self.pairs.grid.ref
+        both = product(_slices(self.rows, size), _slices(self.columns, size))
+        return [_Tile(self.pairs, i, j, self.has_same and bool(np.isin(row[i], column[j]).any())) for i, j in both]
 
     @property
     def is_same(self) -> NDArray[np.bool_]:
@@ -273,8 +279,9 @@ def compress(
     and a tenth of it from 10,000 on.
 
     ``block``, ``row_source``, ``column_source`` and ``weight`` are those of `PairBlocks`. Tiles that hold a same-source pair
-    are asked for twice: first for the same-source LLRs, then with all others for the different-source counts. With the sources
-    in the same order along both sides these are the tiles on the diagonal. Memory is a few tiles (``tile``² numbers).
+    are asked for twice: first, in small pieces, for the same-source LLRs, then with all others for the different-source counts.
+    With the sources in the same order along both sides these are the tiles on the diagonal.
+    Memory is a few tiles (``tile``² numbers).
 
     >>> llr = np.array([[2.0, -1.0], [-3.0, 1.5]])
     >>> compress(lambda rows, columns: llr[rows, columns], ["a", "b"], ["a", "b"]).same
@@ -283,17 +290,19 @@ def compress(
     return compress_several([PairBlocks(block, row_source, column_source, weight)], tile)
 
 
-def compress_several(several: Sequence[PairBlocks], tile: int = TILE) -> LLRs:
-    """`compress` of several sets of pairs together, such as those of the folds of a cross-fit."""
+def compress_several(several: Sequence[PairBlocks], tile: int = TILE, side_by_side: Map = map) -> LLRs:
+    """`compress` of several sets of pairs together, such as those of the folds of a cross-fit.
+
+    ``side_by_side`` may count several tiles at once; it gives the counts in the order of the tiles.
+    """
     tiles = [each for pairs in several for each in pairs.tiles(tile)]
-    mixed = [each for each in tiles if each.has_same]
+    mixed = [small for each in tiles if each.has_same for small in each.cut(SMALL_TILE) if small.has_same]
     if not mixed:
         raise LindleyError("no row and column have a source in common: there are no same-source pairs")
     same = np.sort(np.concatenate([_chosen(each.llr(), each.is_same) for each in mixed]))
     edges = _edges(same)
     count, total = np.zeros(2 * edges.size + 1), np.zeros(2 * edges.size + 1)
-    for each in tiles:
-        filled, counts, sums = _counted(each, edges)
+    for filled, counts, sums in side_by_side(lambda each: _counted(each, edges), tiles):
         count[filled] += counts
         total[filled] += sums
 
@@ -307,8 +316,8 @@ def compress_several(several: Sequence[PairBlocks], tile: int = TILE) -> LLRs:
     return LLRs(same, means, None, count[filled])
 
 
-def _slices(n: int, size: int) -> list[slice]:
-    return [slice(i, min(i + size, n)) for i in range(0, n, size)]
+def _slices(whole: slice, size: int) -> list[slice]:
+    return [slice(i, min(i + size, whole.stop)) for i in range(whole.start, whole.stop, size)]
 
 
 def _array(values: Any) -> NDArray[Any]:
@@ -333,6 +342,7 @@ def _edges(same: Floats) -> Floats:
     return np.unique(np.concatenate([-coarse, -middle, fine, middle, coarse, same]))
 
 
+Map = Callable[[Callable[["_Tile"], "Counted"], Sequence["_Tile"]], Iterable["Counted"]]
 Counted = tuple[NDArray[np.intp], Floats, Floats]
 """Which of the 2 n_edge + 1 segments hold values, how many (by weight) and their sum."""
 
@@ -355,13 +365,21 @@ def _count(values: Floats, weight: Floats | None, edges: Floats) -> Counted:
     else:
         order = np.argsort(values)
         ordered, heavy = values[order], weight[order]
+    if not ordered.size:
+        return np.empty(0, dtype=np.intp), np.empty(0), np.empty(0)
     start = np.zeros(2 * edges.size + 1, dtype=np.intp)
-    start[1::2] = np.searchsorted(ordered, edges, side="left")
-    start[2::2] = np.searchsorted(ordered, edges, side="right")
+    first = np.searchsorted(
+        edges, ordered[0], side="left"
+    )  # of the edges among the values: below and above there are none
+    end = np.searchsorted(edges, ordered[-1], side="right")
+    inside = edges[first:end]
+    left = np.searchsorted(ordered, inside, side="left")
+    right, equal = left.copy(), ordered[left] == inside
+    right[equal] = np.searchsorted(ordered, inside[equal], side="right")
+    start[2 * first + 1 : 2 * end : 2], start[2 * first + 2 : 2 * end + 1 : 2] = left, right
+    start[2 * end + 1 :] = ordered.size
     counts = np.diff(start, append=ordered.size)
     filled = np.flatnonzero(counts)
-    if not filled.size:
-        return filled, np.empty(0), np.empty(0)
     if heavy is None:
         return filled, counts[filled].astype(np.float64), np.add.reduceat(ordered, start[filled])
     totals, sums = (np.add.reduceat(each, start[filled]) for each in (heavy, heavy * ordered))

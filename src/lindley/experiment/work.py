@@ -20,7 +20,7 @@ import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -312,8 +312,8 @@ def _material(root: ModelName, split: Split, table: Table, seed: int) -> Materia
     train, validate, _ = split.raw
     where = f"{table.name}, split {split.index + 1}"
     if not root.learns_from_all:
-        return Material(train, validate, validate, seed, where)
-    both = train.joined(validate)
+        return Material(lambda: train, lambda: validate, lambda: validate, seed, where)
+    both = partial(train.joined, validate)
     return Material(both, None, both, seed, where)
 
 

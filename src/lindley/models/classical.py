@@ -19,9 +19,9 @@ Int. 191, 42.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -32,6 +32,7 @@ from torch import Tensor
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.between import Between, KernelBetween, NormalBetween
+from lindley.models.blocks import pieces
 from lindley.models.fitting import Fitted, Sources, Task, caught_warnings, refittable, tell
 from lindley.models.two_level import TwoLevel
 from lindley.table.splits import Part
@@ -39,6 +40,7 @@ from lindley.table.splits import Part
 __all__ = [
     "Moments",
     "ShrinkageWarning",
+    "Sums",
     "estimate_moments",
     "fit_classical",
     "fit_tlm",
@@ -52,6 +54,8 @@ SMALLEST_EIGENVALUE = 1e-10
 """Of a correlation matrix; below it, the matrix is singular for practical purposes."""
 ZERO, SUBSTITUTE = 1e-12, 1e-6
 """A variance below ZERO of the total is no variance; the feature gets SUBSTITUTE of the total instead."""
+ROWS = 1 << 13
+"""Rows that are weighed at a time."""
 
 
 class ShrinkageWarning(UserWarning):
@@ -84,27 +88,38 @@ class ShrinkageWarning(UserWarning):
         return ShrinkageWarning(self.what, worst.intensity, n_zero, worst.freedom, worst.n_features, runs)
 
 
-def shrink_covariance(contrasts: Floats, total_variance: Floats, what: str) -> Floats:
+def shrink_covariance(
+    contrasts: Floats,
+    total_variance: Floats,
+    what: str,
+    times: NDArray[np.integer[Any]] | None = None,
+    divisor: float | None = None,
+) -> Floats:
     """XᵀX/rows of contrasts X (rows, feature), independent with expectation zero; changed only if it has to be.
 
     The rows are the degrees of freedom. With fewer than two of them per feature, or when the correlation matrix R is
     singular, R becomes (1 − δ) R + δ 1, with Ledoit and Wolf's (2004) intensity δ, in units in which every feature has
     variance one (so that the units of a feature do not matter). From fewer rows f than features p, δ is at least 1 − f/p:
     a handful of rows cannot tell that they are few. A feature without variance gets a millionth of ``total_variance``,
-    uncorrelated. ``what`` names the matrix in the warning.
+    uncorrelated. ``what`` names the matrix in the warning. A row counts ``times`` times, once unless given, and the sum is
+    divided by ``divisor`` where that is not the number of rows.
     """
-    freedom, p = contrasts.shape
-    covariance: Floats = contrasts.T @ contrasts / freedom
+    freedom, p = len(contrasts) if times is None else int(times.sum()), contrasts.shape[1]
+    divisor = freedom if divisor is None else divisor
+    covariance = _products(contrasts, times) / divisor
     zero = covariance.diagonal() <= ZERO * total_variance
     sd = np.sqrt(np.where(zero, SUBSTITUTE * total_variance, covariance.diagonal()))
-    scaled = np.where(zero, 0.0, contrasts) / np.where(sd > 0, sd, 1.0)
-    correlation = scaled.T @ scaled / freedom
+    unit = np.where(sd > 0, sd, 1.0)
+    correlation = np.where(zero | zero[:, None], 0.0, covariance / np.outer(unit, unit))
     np.fill_diagonal(correlation, 1.0)
     few = freedom < FREEDOM_PER_FEATURE * p
     intensity = 0.0
     if few or np.linalg.eigvalsh(correlation)[0] < SMALLEST_EIGENVALUE:
         from sklearn.covariance import ledoit_wolf_shrinkage  # on demand: the models run without scikit-learn
 
+        scaled = np.where(zero, 0.0, contrasts) / (unit * np.sqrt(divisor / freedom))
+        scaled = scaled if times is None else np.repeat(scaled, times, axis=0)
+        correlation = scaled.T @ scaled / freedom
         intensity = float(ledoit_wolf_shrinkage(scaled, assume_centered=True)) if freedom > 1 else 1.0
         intensity = min(max(intensity, 1 - freedom / p, SMALLEST_EIGENVALUE), 1.0)
     if not intensity and not zero.any():
@@ -114,6 +129,13 @@ def shrink_covariance(contrasts: Floats, total_variance: Floats, what: str) -> F
     np.fill_diagonal(shrunk, 1.0)
     result: Floats = shrunk * np.outer(sd, sd)
     return result
+
+
+def _products(rows: Floats, times: NDArray[np.integer[Any]] | None) -> Floats:
+    """Σ times x xᵀ of rows x (rows, feature), some at a time."""
+    if times is None:
+        return np.asarray(rows.T @ rows)
+    return np.asarray(sum((rows[some] * times[some, None]).T @ rows[some] for some in pieces(len(rows), ROWS)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,29 +149,13 @@ class Moments:
     bandwidth2: float  # h²
 
     @classmethod
-    def estimate(cls, values: Floats, source: NDArray[np.str_]) -> Moments:
+    def estimate(cls, values: Floats, source: NDArray[Any]) -> Moments:
         """From instances (rows, feature) and their sources (rows,).
 
         Raises:
             LindleyError: if there are not two sources, or no source has two instances.
         """
-        labels, item, count = np.unique(source, return_inverse=True, return_counts=True)
-        m, (n, p) = len(labels), values.shape
-        if m < 2 or (count < 2).all():
-            raise LindleyError(
-                f"a two-level model needs at least two sources, one of them measured twice: got {m} sources and "
-                f"{count.max(initial=0)} measurements of one at most"
-            )
-        total = np.zeros((m, p))
-        np.add.at(total, item, values)
-        means = total / count[:, None]
-
-        total_variance = values.var(axis=0)
-        within = shrink_covariance(_within_contrasts(values, source), total_variance, "within")
-        between_means = shrink_covariance(_between_contrasts(means, count), total_variance, "between")
-        kappa = float((n - (count**2).sum() / n) / (m - 1))
-        bandwidth2 = float((4 / ((p + 2) * m)) ** (2 / (p + 4)))
-        return cls(means, within, (between_means - within) / kappa, kappa, bandwidth2)
+        return Sums.of(values, source).moments()
 
     def eigenbasis(self) -> tuple[Floats, Floats]:
         """A and b with Aᵀ W A = 1 and Aᵀ B A = diag(b): on these axes sources and replicates are uncorrelated.
@@ -161,16 +167,59 @@ class Moments:
         return basis, np.maximum(var_between, 0.0)
 
 
-def _within_contrasts(values: Floats, source: NDArray[np.str_]) -> Floats:
-    """n_i − 1 independent contrasts of every source with n_i ≥ 2, (degrees of freedom, feature).
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What moments are made of, source by source: with them, a source may count any number of times, as in a bootstrap."""
 
-    Weighted such that their mean square is the mean of the sources' covariance matrices, each source counting the same.
-    """
-    sources = Sources.of(values, source)
-    contrasts, owner = sources.contrasts()
-    weighted = contrasts / np.sqrt(sources.count[owner] - 1)[:, None]
-    result: Floats = weighted * np.sqrt(len(contrasts) / (sources.count >= 2).sum())
-    return result
+    means: Floats  # z_i (sources, feature)
+    count: NDArray[np.intp]  # n_i (sources,)
+    squares: Floats  # of the instances of a source around their mean, summed (sources, feature)
+    contrasts: Floats
+    """n_i − 1 independent ones of every source with n_i ≥ 2, (rows, feature): weighted such that their mean square is the mean
+    of the sources' covariance matrices, each source counting the same."""
+    owner: NDArray[np.intp]  # (rows,) the source of a contrast
+
+    @classmethod
+    def of(cls, values: Floats, source: NDArray[Any]) -> Sums:
+        """From instances (rows, feature) and their sources (rows,).
+
+        Raises:
+            LindleyError: if there are not two sources, or no source has two instances.
+        """
+        sources = Sources.of(values, source)
+        if len(sources) < 2 or (sources.count < 2).all():
+            raise LindleyError(
+                f"a two-level model needs at least two sources, one of them measured twice: got {len(sources)} sources and "
+                f"{sources.count.max(initial=0)} measurements of one at most"
+            )
+        contrasts, owner = sources.contrasts()
+        squares = np.zeros((len(sources), values.shape[1]))
+        for some in pieces(len(contrasts), ROWS):
+            np.add.at(squares, owner[some], contrasts[some] ** 2)
+        contrasts /= np.sqrt(sources.count[owner] - 1)[:, None]
+        contrasts *= np.sqrt(len(contrasts) / (sources.count >= 2).sum())
+        return cls(sources.means, sources.count, squares, contrasts, owner)
+
+    def moments(self, times: NDArray[np.integer[Any]] | None = None) -> Moments:
+        """The moments, where a source counts ``times`` times (sources,), once unless given.
+
+        Raises:
+            LindleyError: if no two sources are left, or none with two instances.
+        """
+        which = np.arange(len(self.count)) if times is None else np.repeat(np.arange(len(self.count)), times)
+        means, count = self.means[which], self.count[which]
+        m, n, p = len(count), int(count.sum()), means.shape[1]
+        share = (count >= 2).sum() / (self.count >= 2).sum()  # of the sources that have contrasts
+        if m < 2 or not share:
+            raise LindleyError(f"a two-level model needs a source that was measured twice: none of {m} was")
+        centre = np.average(means, axis=0, weights=count)
+        total_variance = (self.squares[which].sum(axis=0) + count @ (means - centre) ** 2) / n
+        of_rows = None if times is None else times[self.owner]
+        within = shrink_covariance(self.contrasts, total_variance, "within", of_rows, share * len(self.contrasts))
+        between_means = shrink_covariance(_between_contrasts(means, count), total_variance, "between")
+        kappa = float((n - (count**2).sum() / n) / (m - 1))
+        bandwidth2 = float((4 / ((p + 2) * m)) ** (2 / (p + 4)))
+        return Moments(means, within, (between_means - within) / kappa, kappa, bandwidth2)
 
 
 def _between_contrasts(means: Floats, count: NDArray[np.intp]) -> Floats:
@@ -186,49 +235,79 @@ def _between_contrasts(means: Floats, count: NDArray[np.intp]) -> Floats:
     return reflected[1:]
 
 
-def estimate_moments(parts: Sequence[Part]) -> list[Moments]:
-    """The moments of every run's training part, with one `ShrinkageWarning` for all runs."""
-    with caught_warnings() as caught:
-        moments = [Moments.estimate(part.values, part.source) for part in parts]
-    _warn_once(caught, len(parts))
-    return moments
+def estimate_moments(parts: Iterable[Part]) -> Iterator[Moments]:
+    """The moments of every run's training part, one after the other, with one `ShrinkageWarning` for all runs."""
+    return _each(Moments.estimate(part.values, part.source) for part in parts)
+
+
+def _each(moments: Iterator[Moments]) -> Iterator[Moments]:
+    """Moments that are estimated when they are asked for; after the last, one `ShrinkageWarning` for all runs."""
+    caught: list[warnings.WarningMessage] = []
+    runs = 0
+    while True:
+        with caught_warnings() as found:
+            one = next(moments, None)
+        caught += found
+        if one is None:
+            break
+        runs += 1
+        yield one
+    _warn_once(caught, runs)
 
 
 def fit_tlm(task: Task) -> Fitted:
     """The classical model with a normal law between sources, of every run. It has no options."""
-    return refittable(lambda t: fit_classical(t.learn, "normal"), task)
+    return refittable(lambda t: fit_classical(t.learn, "normal", t.times), task)
 
 
 def fit_tlm_kde(task: Task) -> Fitted:
     """The classical model with a kernel density between sources, of every run. It has no options."""
-    return refittable(lambda t: fit_classical(t.learn, "kernel"), task)
+    return refittable(lambda t: fit_classical(t.learn, "kernel", t.times), task)
 
 
-def fit_classical(parts: Sequence[Part], between: Literal["normal", "kernel"]) -> TwoLevel:
-    """The classical model of every run, from its training part."""
-    moments = estimate_moments(parts)
-    bases, var_between = zip(*(m.eigenbasis() for m in moments), strict=True)
-    centre = _stack([m.source_means.mean(axis=0)[None] for m in moments])
-    projection = _stack(bases)
-    var = _stack([v[None] for v in var_between])
+def fit_classical(
+    parts: Sequence[Part], between: Literal["normal", "kernel"], times: Sequence[NDArray[np.integer[Any]]] = ()
+) -> TwoLevel:
+    """The classical model of every run, from its training part.
+
+    With ``times``, further runs are of the sources of the one part that there is, each counting so many times (sources,).
+    """
+    n_runs, most = len(parts) + len(times), 0
+    if times:
+        (part,) = parts
+        sums = Sums.of(part.values, part.source)
+        estimated = _each(sums.moments(each) for each in (None, *times))
+        most = max(len(sums.count), *(int(each.sum()) for each in times))
+    else:
+        estimated = estimate_moments(parts)
+    kernels: list[Tensor] = []
+    centres, bases, var_between, bandwidth2 = [], [], [], []
+    room = torch.zeros(n_runs if between == "kernel" else 0, most, parts[0].values.shape[1], dtype=torch.float64)
+    for m in estimated:
+        basis, variances = m.eigenbasis()
+        centres.append(m.source_means.mean(axis=0)[None])
+        bases.append(basis)
+        var_between.append(variances[None])
+        bandwidth2.append(m.bandwidth2)
+        if between == "kernel":
+            at = torch.from_numpy((m.source_means - centres[-1]) @ basis)
+            kernels.append(room[len(kernels), : len(at)].copy_(at) if most else at)
+    centre, projection, var = _stack(centres), _stack(bases), _stack(var_between)
 
     law: Between
     if between == "normal":
         law = NormalBetween(mean=torch.zeros_like(var), var=var)
     else:
-        most = max(len(m.source_means) for m in moments)
-        centres = centre.expand(-1, most, -1).clone()
-        ln_weights = torch.full((len(moments), most), -torch.inf, dtype=torch.float64)
-        for run, m in enumerate(moments):
-            size = len(m.source_means)
-            centres[run, :size] = torch.from_numpy(m.source_means)
-            ln_weights[run, :size] = -np.log(size)
-        bandwidth2 = torch.tensor([m.bandwidth2 for m in moments], dtype=torch.float64)[:, None, None]
-        law = KernelBetween((centres - centre) @ projection, bandwidth2 * var, ln_weights)
+        n = torch.tensor([len(at) for at in kernels])[:, None]
+        if not most:
+            room = torch.nn.utils.rnn.pad_sequence(kernels, batch_first=True)
+        there = torch.arange(room.shape[1]) < n
+        ln_weights = torch.where(there, -n.double().log(), -torch.inf)
+        law = KernelBetween(room, _stack(bandwidth2)[:, None, None] * var, ln_weights)
     return TwoLevel(centre, projection, torch.ones_like(var), torch.ones_like(var), law)
 
 
-def _stack(arrays: Sequence[Floats]) -> Tensor:
+def _stack(arrays: Sequence[Floats] | Sequence[float]) -> Tensor:
     return torch.from_numpy(np.stack(arrays))
 
 

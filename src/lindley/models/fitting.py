@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
+from lindley.models.blocks import pieces
 from lindley.models.two_level import PairModel
 from lindley.settings import setting
 from lindley.table.splits import Part
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 WINDOW, FACTOR = 20, 1.5
+CELLS = 1 << 19
+"""Of instances whose contrasts are computed at a time: 4 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +96,9 @@ class Sources:
         """From rows in any order; the order of the sources is that of their names."""
         labels, row, item, count = np.unique(source, return_index=True, return_inverse=True, return_counts=True)
         groups = labels if group is None else group[row]
-        order = np.argsort(item, kind="stable")
-        return cls(values[order], np.cumsum(count) - count, count, np.unique(groups, return_inverse=True)[1])
+        if (item[1:] < item[:-1]).any():
+            values = values[np.argsort(item, kind="stable")]
+        return cls(values, np.cumsum(count) - count, count, np.unique(groups, return_inverse=True)[1])
 
     def __len__(self) -> int:
         return len(self.count)
@@ -118,14 +122,18 @@ class Sources:
 
     def contrasts(self) -> tuple[Floats, NDArray[np.intp]]:
         """n_i − 1 orthonormal contrasts of every source with n_i ≥ 2, (contrasts, feature), and whose they are."""
-        parts, owners = [], []
-        for n in np.unique(self.count[self.count > 1]):
-            which = np.flatnonzero(self.count == n)
-            replicates = self.values[self.first[which][:, None] + np.arange(n)]  # (sources, n, feature)
-            helmert = scipy.linalg.helmert(n)
-            parts.append(np.einsum("kn,snf->skf", helmert, replicates).reshape(-1, replicates.shape[-1]))
-            owners.append(np.repeat(which, n - 1))
-        return np.concatenate(parts), np.concatenate(owners)
+        features = self.values.shape[1]
+        rows = int(np.maximum(self.count - 1, 0).sum())
+        contrasts, owner, done = np.empty((rows, features)), np.empty(rows, dtype=np.intp), 0
+        for n in np.unique(self.count[self.count > 1]).tolist():
+            same, helmert = np.flatnonzero(self.count == n), scipy.linalg.helmert(n)
+            for some in pieces(len(same), max(1, CELLS // (n * features))):
+                which = same[some]
+                replicates = self.values[self.first[which][:, None] + np.arange(n)]  # (sources, n, feature)
+                here = slice(done, done := done + (n - 1) * len(which))
+                np.einsum("kn,snf->skf", helmert, replicates, out=contrasts[here].reshape(-1, n - 1, features))
+                owner[here] = np.repeat(which, n - 1)
+        return contrasts, owner
 
 
 Progress = Callable[[str, float], None]
@@ -152,6 +160,8 @@ class Task:
         progress: is told what is done.
         replicates: of the runs, the last so many learn from draws of the sources of the first run. They tell how sure it is,
             and may start from what was found for it.
+        times: how often each replicate counts the sources of the first run (sources,), in the order of their names, for models
+            that need no rows for it: then there is one part to learn from.
     """
 
     learn: Sequence[Part]
@@ -164,6 +174,7 @@ class Task:
     threads: int | None = None
     progress: Progress = silent
     replicates: int = 0
+    times: Sequence[NDArray[np.integer[Any]]] = ()
 
     def count(self, runs: int) -> None:
         """Tell that so many runs are done, where they are fitted one after the other."""
@@ -184,7 +195,7 @@ def refittable(fit: Callable[[Task], PairModel], task: Task) -> Fitted:
     """The result of a fit that chooses nothing on held-out sources: on other sources it is simply done again."""
 
     def again(run: int) -> Callable[[Part], PairModel]:
-        return lambda part: fit(replace(task, learn=[part], seeds=task.seeds[run : run + 1], progress=silent))
+        return lambda part: fit(replace(task, learn=[part], times=(), seeds=task.seeds[run : run + 1], progress=silent))
 
     return Fitted(fit(task), again=again)
 

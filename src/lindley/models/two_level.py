@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import AxisLaw, Between, KernelBetween, Scatter
-from lindley.models.blocks import keep_memory
+from lindley.models.blocks import keep_memory, pieces
 from lindley.table.splits import Side
 
 __all__ = [
@@ -38,6 +38,8 @@ BLOCK_OF_MEANS = 1 << 20
 
 Memory of this size is used again for the next block. Other models do much for each item alone: large blocks serve them better.
 """
+ROWS = 1 << 13
+"""Instances whose squares are computed at a time."""
 WORTH_KEEPING = 1 << 16
 """Pairs from which on memory is asked to stay."""
 
@@ -324,11 +326,15 @@ def _padded(sides: Sequence[Side], indices: Sequence[Index], like: Tensor) -> Te
 
 def item_squares(model: PairModel, side: Side) -> Tensor:
     """Sums of squares of the instances of every item around its mean, on the axes of a model of one run: (items, axis)."""
-    values = model.project(torch.from_numpy(side.values).to(model.centre)[None])[0]
+    blocks = pieces(len(side.values), ROWS)
+    projected = (model.project(torch.from_numpy(side.values[some]).to(model.centre)[None])[0] for some in blocks)
+    values = torch.cat(list(projected))
     item = torch.from_numpy(side.item).to(values.device)
     zeros = values.new_zeros((len(side.source), values.shape[-1]))
     means = zeros.index_add(0, item, values) / torch.from_numpy(side.count).to(values)[:, None]
-    return zeros.index_add(0, item, (values - means[item]) ** 2)
+    for some in blocks:
+        zeros.index_add_(0, item[some], (values[some] - means[item[some]]) ** 2)
+    return zeros
 
 
 def squares_around_mean(values: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import cache, partial
+from typing import Any, cast, overload
 
 import numpy as np
 import torch
@@ -52,23 +53,31 @@ __all__ = [
 FOLDS = 5
 MANY_PAIRS = 1 << 23
 """Held-out pairs that are kept one by one, 64 MiB of LLRs; more are counted in fine bins (`lindley.evaluation.compress`)."""
+TILES_AT_ONCE = 2
+"""Tiles of pairs that are counted side by side: some 130 MiB each."""
+Draw = Callable[[], Part]
 Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
 """From the sources of other folds to a model, and to what is done to a part before the model sees it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What one run of a fit may look at: transformed instances, not standardised."""
+    """What one run of a fit may look at: transformed instances, not standardised.
 
-    learn: Part
-    unseen: Part | None  # sources kept from the model: where a training stops, and where a variance is integrated out
-    pairs: Part | None  # to calibrate on: of the unseen sources, or else of those to learn from, held out in turns
+    They are drawn whenever they are asked for: a hundred replicates of a large table would not fit into memory together.
+    """
+
+    learn: Draw
+    unseen: Draw | None  # sources kept from the model: where a training stops, and where a variance is integrated out
+    pairs: Draw | None  # to calibrate on: of the unseen sources, or else of those to learn from, held out in turns
     seed: int
     where: str = "the sources to fit on"  # for messages
     is_replicate: bool = False  # learns from a draw of the sources of the first run; replicates come last
     also: tuple[
-        Part, ...
+        Draw, ...
     ] = ()  # pairs of other numbers of instances, to be scored like ``pairs``: nothing is fitted on them
+    times: NDArray[np.integer[Any]] | None = None
+    """Of a replicate with sources drawn again and again: how often each source of the first run was, in the order of names."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,8 @@ class Settings:
 
 
 DEFAULTS = Settings()
-_HeldOut = tuple[tuple[LLRs, ...], tuple[LLRs, ...]]
-"""LLRs of the pairs of the first runs; and of those of other numbers of instances of the first run."""
+_HeldOut = tuple[tuple[LLRs, ...], tuple[Callable[[], LLRs], ...]]
+"""LLRs of the pairs of the first runs; and of those of other numbers of instances of the first run, when they are asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +104,9 @@ class Stage:
     system: System
     held_out: tuple[LLRs, ...]  # of the pairs of the first runs, which the system had not seen
     history: History | None = None  # of a training
-    also: tuple[LLRs, ...] = ()  # of the pairs of other numbers of instances of the first run
+    also: tuple[
+        Callable[[], LLRs], ...
+    ] = ()  # of the pairs of other numbers of instances of the first run, when asked for
 
 
 def fit_family(
@@ -160,23 +171,32 @@ class _Family:
     materials: Sequence[Material]
     scalings: tuple[Scaling, ...]
     gaussianisers: tuple[Gaussianiser, ...]
-    learn: list[Part]
-    unseen: list[Part]
+    times: tuple[NDArray[np.integer[Any]], ...]  # of replicates that are no rows, but how often sources count
 
     @classmethod
     def of(cls, name: ModelName, materials: Sequence[Material], table: Table) -> _Family:
-        scalings = tuple(Scaling.fit(each.learn.values, table.features, each.where) for each in materials)
-        learn = [_with(each.learn, scaling) for each, scaling in zip(materials, scalings, strict=True)]
-        gaussianisers: tuple[Gaussianiser, ...] = ()
-        if name.gaussianiser:
-            gaussianisers = tuple(
-                _gaussianiser(name, part, each.seed, scaling)
-                for part, each, scaling in zip(learn, materials, scalings, strict=True)
-            )
-            learn = [_with(part, change) for part, change in zip(learn, gaussianisers, strict=True)]
-        family = cls(name, materials, scalings, gaussianisers, learn, [])
-        unseen = [family._prepared(each.unseen, run) for run, each in enumerate(materials) if each.unseen is not None]
-        return replace(family, unseen=unseen)
+        times = tuple(each.times for each in materials[1:] if each.times is not None)
+        if not name.kind.weighs or name.gaussianiser or len(times) < len(materials) - 1:
+            times = ()
+        scalings, gaussianisers = [], []
+        for each in materials[:1] if times else materials:
+            part = each.learn()
+            scalings.append(Scaling.fit(part.values, table.features, each.where))
+            if name.gaussianiser:
+                gaussianisers.append(_gaussianiser(name, _with(part, scalings[-1]), each.seed, scalings[-1]))
+        scalings += scalings * len(times)
+        return cls(name, materials, tuple(scalings), tuple(gaussianisers), times)
+
+    @property
+    def learn(self) -> Sequence[Part]:
+        """What models learn from, prepared when it is asked for."""
+        return _Drawn([partial(self._prepared, each.learn, run) for run, each in enumerate(self.materials)])
+
+    @property
+    def unseen(self) -> Sequence[Part]:
+        """What is kept from them."""
+        draws = enumerate(each.unseen for each in self.materials)
+        return _Drawn([partial(self._prepared, draw, run) for run, draw in draws if draw is not None])
 
     @property
     def seeds(self) -> list[int]:
@@ -190,7 +210,8 @@ class _Family:
             options["pretrain"] = read_table(options["pretrain"])
         fitted: Fitted = fetch(kind.fit)(
             Task(
-                learn=self.learn,
+                learn=self.learn[:1] if self.times else self.learn,
+                times=self.times,
                 validate=self.unseen if kind.is_trained else [],
                 seeds=self.seeds,
                 options={**options, **kind.says},
@@ -221,7 +242,7 @@ class _Family:
         """The variance integrated out."""
         model = cast(TwoLevel, before.system.model)
         if name.integration == "common":
-            model = integrate_common(model, [len(part.trace.source) for part in self.learn])
+            model = integrate_common(model, [len(np.unique(part.source)) for part in self.learn])
         else:
             own = INTEGRATIONS["varying"].options
             options: dict[str, Any] = {key: value for key, value in name.options if key in own}
@@ -237,9 +258,9 @@ class _Family:
         }
         if not pairs:
             return (), ()
-        also = [self._prepared(part, 0) for part in self.materials[0].also]
-        found = tuple(_held_out([(system.point, part)], part.mates) for part in also)
-        if any(_n_pairs([part]) > MANY_PAIRS for part in pairs.values()):
+        also = [partial(self._prepared, draw, 0) for draw in self.materials[0].also]
+        found = tuple(partial(_by_one, system.point, draw) for draw in also)
+        if any(_n_pairs(part) > MANY_PAIRS for part in pairs.values()):
             each = ((take_runs(system.model, [run]), part) for run, part in pairs.items())
             return tuple(_held_out([one], one[1].mates) for one in each), found
         model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
@@ -253,9 +274,9 @@ class _Family:
             for run, each in enumerate(self.materials)
             if each.pairs is not None
         ]
-        return tuple(each[0] for each in found), tuple(found[0][1:]) if found else ()
+        return tuple(each[0]() for each in found), tuple(found[0][1:]) if found else ()
 
-    def _crossed_run(self, fitted: Fitted, run: int, pairs: Sequence[Part]) -> list[LLRs]:
+    def _crossed_run(self, fitted: Fitted, run: int, pairs: Sequence[Draw]) -> list[Callable[[], LLRs]]:
         assert fitted.again is not None
         again, scaling, material = fitted.again(run), self.scalings[run], self.materials[run]
 
@@ -265,12 +286,12 @@ class _Family:
             change = _gaussianiser(self.name, rest, material.seed, scaling)
             return again(_with(rest, change)), lambda part: _with(part, change)
 
-        everything = _with(material.learn, scaling)
-        scaled = [_with(part, scaling) for part in pairs]
+        everything = _with(material.learn(), scaling)
+        scaled = [partial(_scaled, draw, scaling) for draw in pairs]
         return cross_fitted(everything, scaled, learn, stream(material.seed, "folds"))
 
-    def _prepared(self, part: Part, run: int) -> Part:
-        scaled = _with(part, self.scalings[run])
+    def _prepared(self, draw: Draw, run: int) -> Part:
+        scaled = _scaled(draw, self.scalings[run])
         return _with(scaled, self.gaussianisers[run]) if self.gaussianisers else scaled
 
 
@@ -282,8 +303,12 @@ def _calibrated(name: ModelName, before: Stage) -> Stage:
     added = [*fitted, *[fitted[0]] * (before.system.runs - len(fitted))]
     chains = tuple(chain.then(one) for chain, one in zip(before.system.calibrations, added, strict=True))
     held_out = tuple(llrs.map(one) for llrs, one in zip(before.held_out, fitted, strict=True))
-    also = tuple(llrs.map(fitted[0]) for llrs in before.also)
+    also = tuple(partial(_changed, find, fitted[0]) for find in before.also)
     return Stage(name, replace(before.system, name=str(name), calibrations=chains), held_out, None, also)
+
+
+def _changed(find: Callable[[], LLRs], by: Callable[[Floats], Floats]) -> LLRs:
+    return find().map(by)
 
 
 def _gaussianiser(name: ModelName, part: Part, seed: int, scaling: Scaling) -> Gaussianiser:
@@ -295,6 +320,27 @@ def _with(part: Part, change: Any) -> Part:
     return part.with_values(change(part.values))
 
 
+def _scaled(draw: Draw, scaling: Scaling) -> Part:
+    return _with(draw(), scaling)
+
+
+class _Drawn(Sequence[Part]):
+    """Parts that are drawn whenever they are asked for, and not held."""
+
+    def __init__(self, draws: Sequence[Draw]) -> None:
+        self.draws = draws
+
+    def __len__(self) -> int:
+        return len(self.draws)
+
+    @overload
+    def __getitem__(self, at: int) -> Part: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Part]: ...
+    def __getitem__(self, at: int | slice) -> Part | Sequence[Part]:
+        return _Drawn(self.draws[at]) if isinstance(at, slice) else self.draws[at]()
+
+
 def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = FOLDS) -> NDArray[np.intp]:
     """The fold of every row: groups in random order are dealt out in turn."""
     groups, code = np.unique(group, return_inverse=True)
@@ -304,47 +350,68 @@ def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = F
     return fold[code]
 
 
-def cross_fitted(everything: Part, pairs: Sequence[Part], learn: Learn, rng: np.random.Generator) -> list[LLRs]:
-    """LLRs of the pairs inside every fold, by a model of the other folds; groups of sources stay in one fold.
+def cross_fitted(
+    everything: Part, pairs: Sequence[Draw], learn: Learn, rng: np.random.Generator
+) -> list[Callable[[], LLRs]]:
+    """LLRs of the pairs inside every fold, by a model of the other folds, when asked for; groups of sources stay in one fold.
 
     ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several that are
     kept apart; a model learns from all instances of the other folds.
     """
     fold = deal_folds(everything.groups, rng)
-    found: list[list[tuple[PairModel, Part]]] = [[] for _ in pairs]
-    for number in range(int(fold.max()) + 1):
-        inside = [part.rows(np.isin(part.groups, everything.groups[fold == number])) for part in pairs]
-        usable = [len(part.ref.source) >= 1 and len(part.trace.source) >= 2 for part in inside]
-        if not any(usable):
-            continue
+
+    @cache
+    def without(number: int) -> tuple[PairModel, Callable[[Part], Part]]:
         with caught_warnings():  # shrinkage is told of the whole
-            model, prepare = learn(everything.rows(fold != number))
-        for folds, held_out, usable_here in zip(found, inside, usable, strict=True):
-            if usable_here:
-                folds.append((model, prepare(held_out)))
-    if not all(found):
-        raise LindleyError(
-            "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
-        )
-    return [_held_out(folds, part.mates) for folds, part in zip(found, pairs, strict=True)]
+            return learn(everything.rows(fold != number))
+
+    def held_out(draw: Draw) -> LLRs:
+        part = draw()
+        folds: list[tuple[PairModel, Part]] = []
+        for number in range(int(fold.max()) + 1):
+            inside = part.rows(np.isin(part.groups, everything.groups[fold == number]))
+            if len(inside.ref.source) >= 1 and len(inside.trace.source) >= 2:
+                model, prepare = without(number)
+                folds.append((model, prepare(inside)))
+        if not folds:
+            raise LindleyError(
+                "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
+            )
+        return _held_out(folds, part.mates)
+
+    return [partial(held_out, draw) for draw in pairs]
 
 
-def _n_pairs(parts: Iterable[Part]) -> int:
+def _n_pairs(*parts: Part) -> int:
     return sum(len(part.trace.source) * len(part.ref.source) for part in parts)
+
+
+def _by_one(model: PairModel, draw: Draw) -> LLRs:
+    part = draw()
+    return _held_out([(model, part)], part.mates)
 
 
 def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> LLRs:
     """The LLRs of all pairs inside every fold, each by its model of one run; in fine bins where there are `MANY_PAIRS`."""
     parts = [part for _, part in folds]
-    if _n_pairs(parts) <= MANY_PAIRS:
-        matrices = [score(model, [part.trace], [part.ref])[0] for model, part in folds]
-        is_same = [part.trace.source[:, None] == part.ref.source for part in parts]
-        same = np.concatenate([llr[here] for llr, here in zip(matrices, is_same, strict=True)])
-        different = np.concatenate([llr[~here] for llr, here in zip(matrices, is_same, strict=True)])
-        is_mate = np.concatenate([part.is_mate[~here] for part, here in zip(parts, is_same, strict=True)])
-        return LLRs(same, different, None, weigh_mates(is_mate, mates), tuple(part.names for part in parts))
+    if _n_pairs(*parts) <= MANY_PAIRS:
+        same, different, is_mate = [], [], []
+        for model, part in folds:
+            (llr,), here = score(model, [part.trace], [part.ref]), part.trace.source[:, None] == part.ref.source
+            same.append(llr[here])
+            different.append(llr[~here])
+            is_mate.append(part.mates_among(slice(None), slice(None))[~here])
+        of_mates = None if mates is None else weigh_mates(np.concatenate(is_mate), mates)
+        return LLRs(
+            np.concatenate(same), np.concatenate(different), None, of_mates, tuple(part.names for part in parts)
+        )
     weights = weights_of_mates(sum(part.n_mates for part in parts), sum(part.n_different for part in parts), mates)
-    return compress_several([_blocks(model, part, weights) for model, part in folds])
+    threads = min(TILES_AT_ONCE, torch.get_num_threads())
+    with torch.no_grad():
+        return compress_several(
+            [_blocks(model, part, weights) for model, part in folds],
+            side_by_side=lambda count, tiles: side_by_side(count, tiles, folds[0][0].centre, threads),
+        )
 
 
 def _blocks(model: PairModel, part: Part, weights: tuple[float, float] | None) -> PairBlocks:

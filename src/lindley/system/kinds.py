@@ -128,6 +128,7 @@ class Kind:
     """Whether it can learn from all sources, with pairs held out in turns: not if it stops on sources kept from it."""
     replicates: int = 20  # for the interval of a case, unless told how many
     halves: bool = False  # a replicate is fitted on half of the sources instead of on a bootstrap of them
+    weighs: bool = False  # a source that is drawn twice weighs double: replicates need no rows of their own
     of_others: str = "fitted on the others"  # what holds of the model that scores a fold of held-out sources
     effort: float = (
         1.0  # about how many times as long as tlm it takes to fit; for the progress bar and the order of work
@@ -186,6 +187,7 @@ _add(
         stores=(_TWO_LEVEL, _NORMAL),
         can=frozenset({"parts", "shares"}),
         replicates=100,
+        weighs=True,
     ),
     Kind(
         name="tlm-kde",
@@ -194,6 +196,7 @@ _add(
         fit="lindley.models.classical:fit_tlm_kde",
         stores=(_TWO_LEVEL, "lindley.models.between:KernelBetween"),
         replicates=100,
+        weighs=True,
     ),
     Kind(
         name="tlm-bayes",

@@ -541,5 +541,5 @@ def row_digests(values: Floats) -> tuple[str, ...]:
     Values are rounded to nine digits, so that a number that went through Excel is still the same.
     """
     return tuple(
-        hashlib.sha256(" ".join(f"{value:.9g}" for value in row).encode()).hexdigest()[:16] for row in values.tolist()
+        hashlib.sha256(" ".join([f"{value:.9g}" for value in row.tolist()]).encode()).hexdigest()[:16] for row in values
     )

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -24,16 +26,17 @@ from lindley.errors import LindleyError
 from lindley.evaluation.bootstrap import bootstrap_llrs
 from lindley.evaluation.metrics import summary
 from lindley.llrs import LLRs
-from lindley.models.classical import estimate_moments
+from lindley.models.blocks import pieces
+from lindley.models.classical import ROWS, estimate_moments
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
-from lindley.system.fit import DEFAULTS, FOLDS, Material, Settings, Stage, fit_family, telling_singular
+from lindley.system.fit import DEFAULTS, FOLDS, Draw, Material, Settings, Stage, fit_family, telling_singular
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
 from lindley.system.system import Casework, KnownSources, System, row_digests, squared_distance
 from lindley.table.read import read_table
-from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, mate_share
+from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, draw_instances, mate_share
 from lindley.table.table import Table
 from lindley.version import __version__
 
@@ -54,6 +57,8 @@ class DoubtWarning(UserWarning):
 
 Rows = NDArray[np.bool_]
 Index = NDArray[np.intp]
+Shape = tuple[int, int]
+"""Trace and ref instances of a pair."""
 Progress = Callable[[str, str, float], None]
 
 
@@ -106,9 +111,9 @@ def train(
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
     with telling_singular(name, table):
-        estimate_moments(
-            [_drawn(table, np.arange(len(table.values)), None)]
-        )  # tells of shrinkage, once and of all sources
+        list(
+            estimate_moments([_drawn(table, np.arange(len(table.values)), None)])
+        )  # tells of shrinkage, of all sources
     to_learn = disguised(table, np.random.default_rng()) if private else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -122,8 +127,8 @@ def train(
             to_learn=to_learn,
             settings=settings,
         )
+        shapes = tuple((shape, _bounds(find())) for shape, find in zip(trained.shapes, trained.stage.also, strict=True))
     system, llrs = trained.stage.system, trained.stage.held_out[0]
-    shapes = tuple(zip(trained.shapes, map(_bounds, trained.stage.also), strict=True))
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
     metrics: dict[str, Any] = {key: float(v) if np.isfinite(v) else None for key, v in summary(llrs).items()}
     interval = bootstrap_llrs(llrs, seed=seed)
@@ -226,20 +231,22 @@ def fit_table(
     if trained or (keep and validation > 0):
         kept = _kept(table, validation, stream(own, "unseen"))
     seen, unseen = np.flatnonzero(~kept), np.flatnonzero(kept)
-    learn = _drawn(to_learn, seen, None)
-    others = _drawn(table, unseen, None) if trained else None
+    rows = unseen if trained else seen
+    learn = partial(_drawn, to_learn, seen, None)
+    others = partial(_drawn, table, unseen, None) if trained else None
     pairs = None
     if name.calibrations or validated:
-        pairs = _pairs(table, unseen if trained else seen, instances, stream(own, "pairs"))
-    rows, rng = unseen if trained else seen, stream(own, "shapes")
-    shapes = shapes_in(table.source[rows]) if validated else ()
-    also = tuple(_drawn(table, rows, rng, *shape) for shape in shapes)
-    again = stream(own, "replicates")
-    materials = [Material(learn, others, pairs, own, table.name, also=also)]
-    for run in range(1, replicates + 1):
-        part, pairs = _replicate(table, to_learn, seen, unseen, name, instances, again)
-        materials.append(Material(part, others, pairs, run_seed(seed, run), table.name, True))
-    materials = [_with_mates(each, mate_share(table, mates)) for each in materials]
+        _require_pairs(table, rows, instances)
+        pairs = _later(lambda rng: _drawn(table, rows, rng, *instances), stream(own, "pairs"), len(rows))
+    shapes, rng = shapes_in(table.source[rows]) if validated else (), stream(own, "shapes")
+    also = [_later(partial(_shaped, table, rows, shape), rng, len(rows)) for shape in shapes]
+    again = _Replicates(
+        table, to_learn, _Groups.of(table, seen), _Groups.of(table, unseen), name, instances, stream(own, "replicates")
+    )
+    materials = [Material(learn, others, pairs, own, table.name, also=tuple(also))]
+    materials += [again.one(others, run_seed(seed, run)) for run in range(1, replicates + 1)]
+    share = mate_share(table, mates)
+    materials = [_with_mates(each, share) for each in materials]
     *_, stage = fit_family(name.family, materials, table, settings)
     return Trained(stage, kept, _how(name, table), shapes)
 
@@ -284,9 +291,13 @@ def disguised(table: Table, rng: np.random.Generator, share: float = PRIVATE_SHA
 
 def _with_mates(material: Material, share: float | None) -> Material:
     """The same material, with the share of mates that its pairs stand for."""
-    parts = {name: getattr(material, name) for name in ("learn", "unseen", "pairs")}
-    given: dict[str, Any] = {name: replace(part, mates=share) for name, part in parts.items() if part is not None}
-    return replace(material, **given, also=tuple(replace(part, mates=share) for part in material.also))
+
+    def given(draw: Draw) -> Draw:
+        return lambda: replace(draw(), mates=share)
+
+    draws = {name: getattr(material, name) for name in ("learn", "unseen", "pairs")}
+    parts: dict[str, Any] = {name: given(draw) for name, draw in draws.items() if draw is not None}
+    return replace(material, **parts, also=tuple(map(given, material.also)))
 
 
 def _require_explainable(name: ModelName) -> None:
@@ -317,38 +328,50 @@ def _how(name: ModelName, table: Table) -> str:
             "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
             "these figures a little; one instance against one"
         )
-    folds = _folds(table.group)
+    folds = _folds(len(np.unique(table.group)))
     return f"cross-fitting: {folds} folds of sources, each scored by a model {name.kind.of_others}, one instance against one"
 
 
-def _folds(group: NDArray[np.str_]) -> int:
+def _folds(groups: int) -> int:
     """As `deal_folds` deals them."""
-    return max(2, min(FOLDS, len(np.unique(group)) // 2))
+    return max(2, min(FOLDS, groups // 2))
 
 
 def _drawn(
-    table: Table, rows: Index, rng: np.random.Generator | None, n_trace: int = 1, n_ref: int | None = None
+    table: Table,
+    rows: Index,
+    rng: np.random.Generator | None,
+    n_trace: int = 1,
+    n_ref: int | None = None,
+    *,
+    source: NDArray[Any] | None = None,
+    group: NDArray[Any] | None = None,
 ) -> Part:
-    """``n_trace`` instances of every source as its trace, and ``n_ref``, or all others, as its ref."""
-    return Part.drawn(
-        table.values[rows], table.source[rows], table.group[rows],
-        n_trace=n_trace, n_ref=n_ref, rng=rng, complete=n_ref is not None,
-    )  # fmt: skip
+    """``n_trace`` instances of every source as its trace, and ``n_ref``, or all others, as its ref.
+
+    The rows have the labels of the table, unless others are given.
+    """
+    source = table.source[rows] if source is None else source
+    group = table.group[rows] if group is None else group
+    some, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=n_ref is not None)
+    return Part(table.values[rows[some]], source[some], is_trace, group[some])
 
 
-def _pairs(table: Table, rows: Index, instances: tuple[int, int], rng: np.random.Generator) -> Part:
-    """Pairs like those that a calibration is for, of sources that have the instances."""
+def _shaped(table: Table, rows: Index, shape: Shape, rng: np.random.Generator) -> Part:
+    return _drawn(table, rows, rng, *shape)
+
+
+def _require_pairs(table: Table, rows: Index, instances: Shape) -> None:
+    """Refuse a table with too few sources for pairs like those that a calibration is for."""
     n_trace, n_ref = instances
-    pairs = _drawn(table, rows, rng, n_trace, n_ref)
-    if len(pairs.trace.source) < 2:
+    counts = np.unique(table.source[rows], return_counts=True)[1]
+    if (enough := int((counts >= n_trace + n_ref).sum())) < 2:
         raise LindleyError(
             f"a calibration needs pairs like those that it is for, of {n_trace} trace and {n_ref} ref "
-            f"{'instance' if n_ref == 1 else 'instances'}: {len(pairs.trace.source)} of the "
-            f"{len(np.unique(table.source[rows]))} sources have {n_trace + n_ref} instances, and two such sources at least "
-            "are needed. Give more sources with so many instances, or ask for fewer instances (n_trace_instances, "
-            "n_ref_instances)."
+            f"{'instance' if n_ref == 1 else 'instances'}: {enough} of the {len(counts)} sources have {n_trace + n_ref} "
+            "instances, and two such sources at least are needed. Give more sources with so many instances, or ask for fewer "
+            "instances (n_trace_instances, n_ref_instances)."
         )
-    return pairs
 
 
 def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
@@ -371,75 +394,124 @@ def _kept(table: Table, share: float, rng: np.random.Generator) -> Rows:
     return cast(Rows, kept[code])
 
 
-def _replicate(
-    table: Table,
-    to_learn: Table,
-    seen: Index,
-    unseen: Index,
-    name: ModelName,
-    instances: tuple[int, int],
-    rng: np.random.Generator,
-) -> tuple[Part, Part | None]:
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Rows of a table by their groups of sources, which are drawn as a whole."""
+
+    rows: Index
+    code: Index  # (rows,) the group of each
+    number: int  # of groups
+    of_source: Index  # (sources,) the group of each source, in the order of names
+    n_instances: Index  # (sources,)
+
+    @classmethod
+    def of(cls, table: Table, rows: Index) -> _Groups:
+        groups, code = np.unique(table.group[rows], return_inverse=True)
+        _, first, count = np.unique(table.source[rows], return_index=True, return_counts=True)
+        return cls(rows, code, len(groups), code[first], count)
+
+    def half(self, rng: np.random.Generator) -> Index:
+        """Half of the groups."""
+        return np.argsort(rng.random(self.number), kind="stable")[: (self.number + 1) // 2]
+
+    def among(self, groups: Index) -> Index:
+        """The rows of some groups."""
+        return self.rows[np.isin(self.code, groups)]
+
+    @cached_property
+    def members(self) -> list[Index]:
+        """The rows of every group."""
+        return np.split(self.rows[np.argsort(self.code, kind="stable")], np.cumsum(np.bincount(self.code))[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Replicates:
     """Other sources that there might have been, to learn from; and pairs of them to calibrate on, where the name asks for it.
 
     Groups are drawn with replacement, and a source that is drawn twice becomes two. Where such a pair would be taken for two
     related sources, or for two different ones that look the same, half of the sources are drawn instead: they scatter as
     much as a bootstrap of all of them does, (1 − ½)/(n/2) = 1/n.
     """
-    trained, calibrated = name.kind.is_trained, bool(name.calibrations)
-    if name.kind.halves or (calibrated and not trained):
-        seen = _half(table, seen, rng)
-        part = _drawn(to_learn, seen, None)
-    else:
-        part = _bootstrap(to_learn, seen, rng)
-    if not calibrated:
-        return part, None
-    rows = _half(table, unseen, rng) if trained else seen
-    pairs = _drawn(table, rows, rng, *instances)
-    # one more than there are folds: two of them are in one fold
-    if (found := len(pairs.ref.source)) <= (needed := 1 if trained else _folds(table.group[rows])):
-        raise LindleyError(
-            f"{table.name}: the calibration of a replicate is fitted on half of the sources, and {found} of these have the "
-            f"measurements for a pair, where it takes {needed + 1} at least. Give more sources with replicates, or leave out "
-            f"the interval with {setting('replicates', '0')}."
-        )
-    return part, pairs
+
+    table: Table
+    to_learn: Table
+    seen: _Groups
+    unseen: _Groups
+    name: ModelName
+    instances: Shape
+    rng: np.random.Generator
+
+    def one(self, others: Draw | None, seed: int) -> Material:
+        """The next one. What it is made of is chosen now, and the instances are drawn when they are asked for."""
+        trained, calibrated = self.name.kind.is_trained, bool(self.name.calibrations)
+        groups, times = self.seen, None
+        if self.name.kind.halves or (calibrated and not trained):
+            chosen = groups.half(self.rng)
+            learn: Draw = partial(self._half, chosen)
+        else:
+            chosen = self.rng.integers(groups.number, size=groups.number)
+            times = np.bincount(chosen, minlength=groups.number)[groups.of_source].astype(np.int32)
+            learn = partial(self._bootstrap, chosen.astype(np.int32))
+        pairs = None
+        if calibrated:
+            if trained:
+                groups = self.unseen
+                chosen = groups.half(self.rng)
+            pairs = self._pairs(groups, chosen)
+        return Material(learn, others, pairs, seed, self.table.name, True, times=times)
+
+    def _half(self, chosen: Index) -> Part:
+        return _drawn(self.to_learn, self.seen.among(chosen), None)
+
+    def _bootstrap(self, chosen: NDArray[np.int32]) -> Part:
+        rows = [self.seen.members[group] for group in chosen]
+        index = np.concatenate(rows)
+        time = np.repeat(np.arange(len(rows)), [len(each) for each in rows]).astype(np.str_)
+        labels = self.to_learn.source, self.to_learn.group
+        source, group = (np.strings.add(np.strings.add(each[index], "#"), time) for each in labels)
+        return _drawn(self.to_learn, index, None, source=source, group=group)
+
+    def _pairs(self, groups: _Groups, chosen: Index) -> Draw:
+        some = np.isin(groups.of_source, chosen)
+        found = int((groups.n_instances[some] >= sum(self.instances)).sum())
+        # one more than there are folds: two of them are in one fold
+        if found <= (needed := 1 if self.name.kind.is_trained else _folds(len(chosen))):
+            raise LindleyError(
+                f"{self.table.name}: the calibration of a replicate is fitted on half of the sources, and {found} of these "
+                f"have the measurements for a pair, where it takes {needed + 1} at least. Give more sources with replicates, "
+                f"or leave out the interval with {setting('replicates', '0')}."
+            )
+        n_rows = int(groups.n_instances[some].sum())
+        return _later(lambda rng: _drawn(self.table, groups.among(chosen), rng, *self.instances), self.rng, n_rows)
 
 
-def _half(table: Table, rows: Index, rng: np.random.Generator) -> Index:
-    """The rows of half of the groups."""
-    groups, code = np.unique(table.group[rows], return_inverse=True)
-    drawn = np.argsort(rng.random(len(groups)), kind="stable")[: (len(groups) + 1) // 2]
-    return rows[np.isin(code, drawn)]
-
-
-def _bootstrap(table: Table, rows: Index, rng: np.random.Generator) -> Part:
-    groups, code = np.unique(table.group[rows], return_inverse=True)
-    members = np.split(rows[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
-    chosen = [members[group] for group in rng.integers(len(groups), size=len(groups))]
-    index = np.concatenate(chosen)
-    time = np.repeat(np.arange(len(chosen)), [len(each) for each in chosen]).astype(np.str_)
-    source, group = (np.strings.add(np.strings.add(labels[index], "#"), time) for labels in (table.source, table.group))
-    return Part.drawn(table.values[index], source, group)
+def _later(draw: Callable[[np.random.Generator], Part], rng: np.random.Generator, n_rows: int) -> Draw:
+    """A draw among so many rows that can be made at any time, as often as wanted, as if it were made now."""
+    then = deepcopy(rng)
+    rng.random(n_rows)  # what the draw takes, see `order_instances`
+    return lambda: draw(deepcopy(then))
 
 
 def _known_sources(system: System, table: Table) -> KnownSources:
     """What the training sources looked like."""
     sources, item = np.unique(table.source, return_inverse=True)
-    everything = Side(system.scaling(table.values), item, sources)
-    values = everything.values
     squares = item_squares(system.point, system.prepared(Side(table.values, item, sources))).numpy()
+    everything = Side(system.scaling(table.values), item, sources)
+    values, means, count = everything.values, everything.mean, everything.count
     var = system.point.var_within_ref[0].numpy()
-    measured = everything.count > 1
-    freedom = (everything.count - 1) * var.shape[-1]
+    measured = count > 1
+    freedom = (count - 1) * var.shape[-1]
     scatter = np.sort((squares / var).sum(axis=1)[measured] / freedom[measured])
-    means = everything.mean
-    within = ((values - means[item]) ** 2).sum(axis=0) / max(1, int((everything.count - 1).sum()))
-    between = np.maximum(means.var(axis=0, ddof=1) - within / everything.count.mean(), 0)
+    lowest, highest = values.min(axis=0), values.max(axis=0)
+    for some in pieces(len(values), ROWS):
+        values[some] -= means[item[some]]
+    np.square(values, out=values)
+    within = values.sum(axis=0) / max(1, int((count - 1).sum()))
+    between = np.maximum(means.var(axis=0, ddof=1) - within / count.mean(), 0)
     return KnownSources(
         means=means,
-        lowest=values.min(axis=0),
-        highest=values.max(axis=0),
+        lowest=lowest,
+        highest=highest,
         scatter=scatter,
         distance=np.sort(squared_distance(means, means)),
         match_information=0.5 * np.log10(1 + between / np.maximum(within, 1e-12)),

@@ -153,12 +153,12 @@ def _dependent(data: Measurements, places: Sequence[int]) -> list[Finding]:
     values = data.transformed[:, places]
     if not 2 <= len(places) <= min(_MOST_COMPARED, len(values) - 3):
         return []
-    deviations = values - values.mean(axis=0)
-    size = np.sqrt((deviations**2).mean(axis=0))
-    scaled = deviations / size
+    scaled = values - values.mean(axis=0)
+    size = np.sqrt(np.einsum("rf,rf->f", scaled, scaled) / len(scaled))
+    scaled /= size
     if np.linalg.eigvalsh(scaled.T @ scaled / len(scaled))[0] > _NEARLY_SINGULAR:
         return []
-    tolerance = 1e-9 + 1e-12 * float((np.abs(values).max(axis=0) / size).max())
+    tolerance = 1e-9 + 1e-12 * float((np.maximum(values.max(axis=0), -values.min(axis=0)) / size).max())
     findings, kept = [], [0]
     for place in range(1, len(places)):
         weights = np.linalg.lstsq(scaled[:, kept], scaled[:, place], rcond=None)[0]

@@ -36,7 +36,7 @@ _PREFERRED = ("\t", ";", ",")  # a comma may stand in a name or a number, a tab 
 _NOT_WINDOWS = re.compile(rb"[\x81-\x84\x86-\x90\x98-\x9f]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
 """Letters of another code page, such as that of DOS or of the Mac, or of UTF-8 in the same file: nobody knows which it is."""
 
-Record = list[str]
+Record = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,12 @@ def build_grid(
     header_row: int = 1,
     delimiter: str = "",
     complete: bool = True,
+    columns: Sequence[Sequence[object]] | None = None,
 ) -> Grid:
     """Stand rows of equal length up as named columns, and add what is wrong with their names to the findings.
 
     ``places`` are the numbers of the columns, from 1, where some between them were empty. A table in memory has its
-    header in row 0, and no row of units under it.
+    header in row 0, no row of units under it, and ``columns`` in place of a body.
 
     Raises:
         TableError: with all findings, if there is no measurement in them, or too many columns.
@@ -89,7 +90,7 @@ def build_grid(
         message = f"the table has {len(header):,} columns; {limit_text('COLUMNS')}"
         fix = "Give one row per measurement and one column per feature"
         raise TableError([*findings, Finding("error", "too-many-columns", message, fix, file)])
-    if not body and complete:
+    if not (body if columns is None else columns[0]) and complete:
         message = "there is a header and no measurement under it"
         fix = "Add one row per measurement, or check that the right file or sheet was given"
         raise TableError([*findings, Finding("error", "empty-table", message, fix, file)])
@@ -103,8 +104,9 @@ def build_grid(
     if header_row:
         names, of_units = take_units(file, header_row, names, body, findings)
         body = body[1:] if of_units else body
-    columns: list[Sequence[object]] = list(zip(*(cells for _, cells in body), strict=True)) or [() for _ in names]
-    rows = [row for row, _ in body]
+    rows = [row for row, _ in body] if columns is None else range(len(columns[0]))
+    if columns is None:
+        columns = list(zip(*(cells for _, cells in body), strict=True)) or [() for _ in names]
     kept = [at for at, name in enumerate(names) if name]
     unnamed = {places[at]: columns[at] for at, name in enumerate(names) if not name}
     findings += _unnamed(file, header_row, unnamed, rows)
@@ -270,7 +272,7 @@ def _best_delimiter(rows: Mapping[str, Sequence[Record]]) -> tuple[str | None, f
     best: tuple[float, float] | None = None
     chosen = None
     for delimiter in _PREFERRED:
-        header, *body = rows[delimiter] or [[]]
+        header, *body = rows[delimiter] or [()]
         if len(header) < 2:
             continue
         fitting = sum(_fits(record, len(header)) for record in body) / max(len(body), 1)
@@ -284,7 +286,8 @@ def _first_rows(text: str, delimiter: str, start: int) -> list[Record]:
     """The first rows, from this one on, that are not blank; fewer where one does not read, which is told when all are read."""
     rows: list[Record] = []
     with suppress(csv.Error):
-        for row, record in enumerate(csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter), 1):
+        for row, fields in enumerate(csv.reader(io.StringIO(text[:_HEAD], newline=""), delimiter=delimiter), 1):
+            record = tuple(fields)
             if row >= start and any(field.strip() for field in record):
                 rows.append(record)
             if len(rows) > _ROWS:
@@ -300,7 +303,8 @@ def _fits(record: Record, width: int) -> bool:
 def _records(file: str, text: str, delimiter: str) -> list[Record]:
     records: list[Record] = []
     try:
-        records.extend(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
+        # tuples of text, unlike lists, are not looked at again and again by Python's garbage collector
+        records.extend(map(tuple, csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)))
     except csv.Error as error:
         message = f"the quotation marks do not pair up ({error})"
         if "field limit" in str(error):
@@ -330,7 +334,7 @@ def _equal_lengths(
         if other is not None:
             mixed.setdefault(other, []).append(row)
         elif fits:
-            good.append((row, record[:width]))
+            good.append((row, record if len(record) == width else record[:width]))
             if len(record) > width:
                 trimmed.append(row)
         elif delimiter == "," and _split_decimals(record, width):

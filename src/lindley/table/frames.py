@@ -15,6 +15,7 @@ from lindley.settings import setting
 from lindley.table.columns import Reading
 from lindley.table.files import Grid, build_grid
 from lindley.table.findings import Finding, stop
+from lindley.table.numbers import NumberCells
 from lindley.table.table import ROLES
 
 __all__ = ["columns_of", "frame_grid", "require_unnamed"]
@@ -139,10 +140,10 @@ def frame_grid(data: Any, reading: Reading) -> tuple[Grid, list[Finding], Readin
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
         raise LindleyError(f"all columns need as many rows, and they have others: {told}")
-    body = list(enumerate(zip(*(column.tolist() for column in columns.values()), strict=True)))
+    cells = [NumberCells(each) if each.dtype.kind in "iuf" else each.tolist() for each in columns.values()]
     # text in a cell is judged as that of a file with commas between its columns
     findings: list[Finding] = []
-    grid = build_grid(named["name"], list(columns), body, findings, header_row=0, delimiter=",")
+    grid = build_grid(named["name"], list(columns), (), findings, header_row=0, delimiter=",", columns=cells)
     return grid, findings, replace(reading, **named)
 
 
@@ -170,10 +171,11 @@ def _column(values: Any) -> Column:
 
     series = narwhals.from_native(values, allow_series=True, pass_through=True)
     if isinstance(series, narwhals.Series):
-        missing = series.is_null().to_list()
-        if series.dtype.is_numeric() and not any(missing):
+        missing = series.is_null()
+        if series.dtype.is_numeric() and not missing.any():
             return np.asarray(series.to_numpy())
-        return _objects([None if gone else cell for cell, gone in zip(series.to_list(), missing, strict=True)])
+        cells = zip(series.to_list(), missing.to_list(), strict=True)
+        return _objects([None if gone else cell for cell, gone in cells])
     try:
         array = np.atleast_1d(np.asarray(values))
     except ValueError:  # lists of several lengths, each in a cell

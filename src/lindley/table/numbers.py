@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from lindley.table.columns import BelowLimit
 from lindley.table.files import Grid
 from lindley.table.findings import Finding, listing, quoted
 
-__all__ = ["MEASURED", "Numbers", "number_findings", "parse_numbers"]
+__all__ = ["MEASURED", "NumberCells", "Numbers", "number_findings", "parse_numbers"]
 
 _BELOW_LIMIT: dict[BelowLimit, tuple[float, str]] = {
     "half": (0.5, "half of the limit"),
@@ -69,6 +69,26 @@ MEASURED = {"blank", "not-finite", "excel-error", "below-limit"}
 """The kinds of cells that a column of numbers may hold beside them."""
 
 
+class NumberCells(Sequence[float]):
+    """An array of numbers as a column of cells, which become Python numbers only when somebody looks at one."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, at: int) -> float: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[float]: ...
+    def __getitem__(self, at: int | slice) -> float | Sequence[float]:
+        return self.values[at].tolist()  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self.values.tolist())
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """A column as float64, NaN where a cell is no number; ``problems`` lists these cells by their kind."""
@@ -83,6 +103,10 @@ class Numbers:
 
 def parse_numbers(cells: Sequence[object], below_limit: BelowLimit | None = None) -> Numbers:
     """Read a column: at once where all cells are plain numbers, cell by cell where one is not."""
+    if isinstance(cells, NumberCells):
+        values = np.asarray(cells.values, dtype=np.float64)
+        if np.isfinite(values).all():
+            return Numbers(values)
     kinds = set(map(type, cells))
     if kinds <= {float, int}:
         with suppress(OverflowError):  # a whole number of 400 digits

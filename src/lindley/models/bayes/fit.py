@@ -59,7 +59,7 @@ from lindley.llrs import Floats
 from lindley.models.bayes.averaged import Averaged
 from lindley.models.between import NormalBetween
 from lindley.models.fitting import Fitted, Sources, Task, refittable, tell
-from lindley.models.two_level import TwoLevel
+from lindley.models.two_level import TwoLevel, take_runs
 from lindley.table.splits import Part
 
 __all__ = ["ConvergenceWarning", "Posterior", "fit", "fit_full_bayes", "sample_posterior"]
@@ -151,16 +151,27 @@ def fit_full_bayes(
     """
     if len(parts) != len(seeds):
         raise ValueError(f"{len(parts)} runs got {len(seeds)} seeds")
-    found = []
+    r_hat, typical, members = [], [], []
     for run, (part, seed) in enumerate(zip(parts, seeds, strict=True)):
         sources = Sources.of(part.values, part.source)
-        found.append(sample_posterior(sources, np.random.default_rng((seed, STREAM)), draws))
+        found = sample_posterior(sources, np.random.default_rng((seed, STREAM)), draws)
+        r_hat.append(found.r_hat)
+        of_draws = found.mean, found.within, found.between
+        members.append(_two_level(*of_draws))
+        typical.append(_two_level(*(each.mean(0, keepdims=True) for each in of_draws)))
         progress(run + 1)
-    warn_once([posterior.r_hat for posterior in found])
-    means, within, between = (np.stack([getattr(f, name) for f in found]) for name in ("mean", "within", "between"))
-    members = [_two_level(means[:, k], within[:, k], between[:, k]) for k in range(draws)]
-    typical = _two_level(means.mean(1), within.mean(1), between.mean(1))
-    return Averaged(typical, tuple(members), torch.zeros(len(parts), draws, dtype=torch.float64).log_softmax(-1))
+    warn_once(r_hat)
+    weights = torch.zeros(len(r_hat), draws, dtype=torch.float64).log_softmax(-1)
+    every = tuple(_runs([take_runs(of_run, [k]) for of_run in members]) for k in range(draws))
+    return Averaged(_runs(typical), every, weights)
+
+
+def _runs(models: Sequence[TwoLevel]) -> TwoLevel:
+    """Models of one run each as one."""
+    centre, axes = torch.cat([m.centre for m in models]), torch.cat([m.projection for m in models])
+    mean, var = (torch.cat(each) for each in zip(*(m.between_moments() for m in models), strict=True))
+    ones = torch.ones_like(var)
+    return TwoLevel(centre, axes, ones, ones, NormalBetween(mean, var))
 
 
 def _two_level(mean: Floats, within: Floats, between: Floats) -> TwoLevel:

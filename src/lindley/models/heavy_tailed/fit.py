@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import tee
 
 import numpy as np
 import scipy.linalg
@@ -73,16 +74,20 @@ def fit(task: Task) -> Fitted:
 
 
 def _fit_all(task: Task) -> TwoLevel:
-    for part in task.learn:
-        if not np.isfinite(part.values).all():
-            raise LindleyError("heavy-tailed PLDA needs finite values")
     fitted: list[tuple[Floats, ...]] = []
-    for part, moments in zip(task.learn, estimate_moments(task.learn), strict=True):
+    parts, again = tee(map(_finite, task.learn))
+    for part, moments in zip(parts, estimate_moments(again), strict=True):
         fitted.append(_fit(part, moments))
         task.count(len(fitted))
     centre, basis, var, nu, nu_between = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*fitted, strict=True))
     ones = torch.ones_like(var)
     return TwoLevel(centre, basis, ones, ones, HeavyTailed(torch.zeros_like(var), var, nu, nu_between))
+
+
+def _finite(part: Part) -> Part:
+    if not np.isfinite(part.values).all():
+        raise LindleyError("heavy-tailed PLDA needs finite values")
+    return part
 
 
 def _fit(part: Part, moments: Moments) -> tuple[Floats, ...]:

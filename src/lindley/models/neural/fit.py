@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ FEW_RUNS = 8
 """Runs that make one program: of so few, what a step costs is to start its operations, and two programs would pay it twice."""
 WORTH_WORKERS = 15.0
 """Seconds that a program takes, as it is estimated, from which on there are worker processes; starting one takes two."""
+PAIRS_OF_A_PROGRAM = 1 << 22
+"""Training pairs of the runs of a program on a CPU: some ten numbers are held for each."""
 PRETRAINING_VALIDATION = 1 / 3
 """Share of the sources of a table for pretraining that chooses the epoch."""
 
@@ -128,7 +131,7 @@ def train(
             + (f" and a start of {numbers[-1]} runs" if start is not None else "")
             + ": there must be one of each per run (take_runs repeats or chooses runs)"
         )
-    for part in (*train_parts, *validate_parts):
+    for part in chain(train_parts, validate_parts):
         if len(part.trace.source) < 2 or len(part.ref.source) < 1:
             raise LindleyError(
                 "training needs at least two sources, one of them measured twice, in every training and validation part: "
@@ -176,14 +179,24 @@ def _seconds(training: Training, learn: Sequence[Part], validate: Sequence[Part]
 
 
 def _groups(parts: Sequence[Part], training: Training) -> list[list[int]]:
-    """Runs that make one tensor program: those with the same number of batches; on a CPU, in two halves if they are many."""
+    """Runs that make one tensor program: those with the same number of batches; on a CPU, in two halves if they are many.
+
+    Runs of many sources are dealt to more programs: each would need memory for all its pairs at once.
+    """
     by_batches: dict[int, list[int]] = {}
+    most = 1
     for run, part in enumerate(parts):
-        by_batches.setdefault(n_batches(len(part.trace.source), training.batch), []).append(run)
-    if training.device != "cpu" or len(parts) <= FEW_RUNS:
+        n = len(part.trace.source)
+        most = max(most, n)
+        by_batches.setdefault(n_batches(n, training.batch), []).append(run)
+    if training.device != "cpu":
         return list(by_batches.values())
-    halves = (runs[i::WORKERS] for runs in by_batches.values() for i in range(WORKERS))
-    return [half for half in halves if half]
+    workers, together = (1 if len(parts) <= FEW_RUNS else WORKERS), max(1, PAIRS_OF_A_PROGRAM // most**2)
+    programs = []
+    for runs in by_batches.values():
+        number = max(workers, -(-len(runs) // together))
+        programs += [runs[i::number] for i in range(number)]
+    return [runs for runs in programs if runs]
 
 
 def _joined(results: Sequence[tuple[Parameters, History]], order: list[int]) -> Trained:
