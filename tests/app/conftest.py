@@ -154,12 +154,13 @@ class Started:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
         )  # fmt: skip
         assert self.process.stdout is not None
-        self.address = ""
+        self.address, said = "", []
         for line in self.process.stdout:
+            said.append(line)
             if found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
                 self.address = found[0]
                 break
-        assert self.address, "the app did not start"
+        assert self.address, f"the app did not start: {''.join(said)}"
 
     @property
     def home(self) -> str:

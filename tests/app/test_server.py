@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from lindley.app.bench import Bench
+from lindley.app.server import _listening
 from lindley.cli.last_net import unforeseen
 from lindley.pages.palette import STYLE_COLOURS
 from tests.app.conftest import HOME, Client, Started, csv_bytes, glass
@@ -186,6 +187,12 @@ def test_a_bench_without_its_database_finds_tables_and_jobs_again(make_client: C
         assert [(job.id, job.state, job.kind) for job in again.queue.jobs()] == [(1, "cancelled", "run")]
         again.database.close()
     assert len(list(client.bench.folder.glob("bench.sqlite.damaged-*"))) == 1
+
+
+def test_two_that_start_at_the_same_moment_have_a_port_each() -> None:
+    with _listening(None) as one, _listening(None) as other:
+        assert one.getsockname() != other.getsockname()
+        one.listen(), other.listen()
 
 
 def test_a_transaction_that_fails_leaves_nothing(client: Client) -> None:

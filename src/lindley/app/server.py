@@ -88,6 +88,7 @@ def _listening(port: int | None) -> socket.socket:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(("127.0.0.1", wanted))
+            listening.listen()  # until then another can take it as well
         except (OSError, OverflowError) as error:
             listening.close()
             if port is not None:
