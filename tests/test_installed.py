@@ -30,7 +30,7 @@ def test_pins_hold_on_the_lowest_python_that_is_promised() -> None:
         except PackageNotFoundError:
             continue
         if Version(found.version).public == version:
-            wanted[name] = found.metadata["Requires-Python"] or ""
+            wanted[name] = found.metadata.get("Requires-Python", "")
     assert len(wanted) > 50
     assert [name for name, pythons in wanted.items() if f"{lowest}.0" not in SpecifierSet(pythons)] == []
 
