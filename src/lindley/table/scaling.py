@@ -102,7 +102,9 @@ class Scaling:
 
     def __call__(self, values: Floats) -> Floats:
         """Raw to standardised."""
-        return (values - self.mean) / self.sd
+        scaled = values - self.mean
+        scaled /= self.sd
+        return scaled
 
     def undo(self, values: Floats) -> Floats:
         """Standardised to raw."""
