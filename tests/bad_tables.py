@@ -585,12 +585,14 @@ BAD_TABLES: dict[str, BadTable] = {
         lambda: text(put((5, 1, 1_108_000), rows=glass("[mg/kg]"))),
         "more-than-whole",
         "1,108,000 mg/kg is more than the whole, which is 1,000,000 mg/kg",
+        level="warning",
     ),
     "more than 100 %": bad(
         "t.xlsx",
         lambda: book(sheet(put((5, 1, 108.0), rows=glass("(wt.%)")))),
         "more-than-whole",
         "108 wt.% is more than the whole",
+        level="warning",
     ),
     "less than nothing": bad(
         "t.csv",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from multiprocessing import resource_tracker
 from queue import SimpleQueue
 from threading import Event, Thread, current_thread, main_thread
@@ -67,10 +68,12 @@ class Workers:
             here: jobs for this process.
             threads: on how many threads it does those.
         """
-        jobs, here = list(jobs), list(here)
+        here = list(here)
         threads = min(threads, len(here))
-        if threads < 2 and min(self.number, len(jobs)) < 2:
-            for job in (*here, *jobs):
+        alone = threads < 2 and self.number < 2  # then jobs are made one after the other
+        shared = [] if alone else list(jobs)
+        if alone or (threads < 2 and len(shared) < 2):
+            for job in chain(here, jobs if alone else shared):
                 yield job, function(job, partial(report, job))
             return
         stop = Event()
@@ -88,13 +91,13 @@ class Workers:
         doing: dict[Future[tuple[R, list[Warning]]], J] = {pool.submit(on_thread, job): job for job in here}
         lost: list[J] = []
         try:
-            executor: Any = self._started() if jobs else None
+            executor: Any = self._started() if shared else None
             with _interrupts_wait():
-                for at, job in enumerate(jobs):
+                for at, job in enumerate(shared):
                     try:
                         doing[executor.submit(_do, function, job, at)] = job
                     except (OSError, BrokenExecutor):
-                        lost = jobs[at:]
+                        lost = shared[at:]
                         break
             while doing:
                 done, _ = wait(doing, LOOK_EVERY, FIRST_COMPLETED)
@@ -103,7 +106,7 @@ class Workers:
                     report(job, *what)
                 while self._executor is not None and self._reports.poll():
                     at, what = self._reports.recv()
-                    report(jobs[at], *what)
+                    report(shared[at], *what)
                 for future in done:
                     job = doing.pop(future)
                     try:

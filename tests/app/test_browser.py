@@ -82,6 +82,7 @@ def test_models_are_compared_cancelled_gone_on_with_and_reported(
     other.page.goto(f"{other.home}/compare/1")
     other.page.wait_for_selector("iframe.report", timeout=120_000)
     report = other.page.frame_locator("iframe.report")
+    report.locator("#result .plot").first.scroll_into_view_if_needed()  # it is drawn when it comes into sight
     report.locator("#result .plot .main-svg").first.wait_for()
     answer = other.page.request.get(f"{other.home}/compare/1/report")
     assert "sandbox allow-scripts" in answer.headers["content-security-policy"]

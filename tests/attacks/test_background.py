@@ -24,7 +24,7 @@ WRONG: list[tuple[str, str]] = [
     ("train one.csv fewer.csv", "with --include-columns K39,Ti49,Mn55"),
     ("train one.csv other.csv", "it lacks 'Mn55' and it has 'Mn-55' besides, unlike one. Did you mean 'Mn-55'?"),
     ("train one.csv copied.csv", "copied: 3 measurements are in one too: of 'zS000' ('aS000' there)"),
-    ("train ppm.csv percent.csv", "column 'K39': the values are in ppm (ppm) and in % (percent)."),
+    ("train ppm.csv percent.csv", "column 'K39': the values are in ppm (ppm) and in mg/L (percent)."),
     ("train none.csv nothing.csv", "nothing.csv: there is no such file"),
     ("train none.csv nothing.csv", "none.csv: there is no such file"),
     ("train one.csv two.csv --out one.csv", "give a file that ends in .safetensors"),
@@ -69,7 +69,7 @@ def wrong(laboratory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  
     copied = values.copy()
     copied[:3] = np.round(population(40, 3, 1)[0][:3], 6)
     write_csv(folder / "copied.csv", copied, source=labels)
-    for name, unit in (("ppm", "ppm"), ("percent", "%")):
+    for name, unit in (("ppm", "ppm"), ("percent", "mg/L")):
         own = [f"{name}{each}" for each in source]
         write_csv(folder / f"{name}.csv", values + len(name), [f"{each} [{unit}]" for each in FEATURES], source=own)
     gone = background(folder / "gone.csv", 7, 20, "g")

@@ -248,7 +248,7 @@ def test_values_of_another_size(name: str, tmp_path: Path) -> None:
     if outcome == "warned":
         assert {"outside-range", "unlike-population"} & codes
     else:
-        assert codes == set()
+        assert codes == ({"more-than-whole"} if np.max(trace * factor) > 1e6 else set())
         assert case.explanation.log10_lr == pytest.approx(of.llr(trace, ref), abs=1e-6)
 
 

@@ -319,10 +319,10 @@ def test_figures_of_a_validation_are_whole(
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_of_a_summary_are_whole(width: int, tmp_path: Path) -> None:
-    table = factory.table(features=("a very long name of a feature [ppm]", "Fe57", "Rb85", "x"))
+    table = factory.table(features=("a very long name of a feature [a.u.]", "Fe57", "Rb85", "x"))
     export_csv(replace(table, values=table.values * 1e-7), tmp_path / "t.csv")
     plain = lindley("check", tmp_path / "t.csv").out
-    figures = [line.split()[-6:] for line in plain.splitlines() if re.search(r"\d\.\d+e-", line)]
+    figures = [line.split()[-6:] for line in plain.splitlines() if len(re.findall(r"\d\.\d+e-", line)) > 2]
     assert len(figures) == 4
     answer = lindley("check", tmp_path / "t.csv", width=width)
     assert answer.status == 0

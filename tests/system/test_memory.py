@@ -32,7 +32,7 @@ def test_no_replicate_is_drawn_as_rows_where_weights_do(monkeypatch: pytest.Monk
     """Of a hundred replicates of tlm, none asks for instances: with rows, time and memory would grow with their number."""
     rng = np.random.default_rng(1)
     table = Table.from_arrays(
-        np.repeat(rng.normal(size=(40, 3)), 3, axis=0) + rng.normal(size=(120, 3)), np.arange(120) // 3
+        np.repeat(5 * rng.normal(size=(40, 3)), 3, axis=0) + rng.normal(size=(120, 3)), np.arange(120) // 3
     )
     drawn: list[int] = []
     real = Part.with_values

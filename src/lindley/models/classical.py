@@ -54,6 +54,8 @@ SMALLEST_EIGENVALUE = 1e-10
 """Of a correlation matrix; below it, the matrix is singular for practical purposes."""
 ZERO, SUBSTITUTE = 1e-12, 1e-6
 """A variance below ZERO of the total is no variance; the feature gets SUBSTITUTE of the total instead."""
+ROUNDING = 64 * np.finfo(np.float64).eps
+"""Standard deviation, in units of the mean, below which a feature is constant."""
 ROWS = 1 << 13
 """Rows that are weighed at a time."""
 
@@ -214,6 +216,7 @@ class Sums:
             raise LindleyError(f"a two-level model needs a source that was measured twice: none of {m} was")
         centre = np.average(means, axis=0, weights=count)
         total_variance = (self.squares[which].sum(axis=0) + count @ (means - centre) ** 2) / n
+        total_variance[total_variance <= (ROUNDING * centre) ** 2] = 0.0  # a constant, but for rounding
         of_rows = None if times is None else times[self.owner]
         within = shrink_covariance(self.contrasts, total_variance, "within", of_rows, share * len(self.contrasts))
         between_means = shrink_covariance(_between_contrasts(means, count), total_variance, "between")

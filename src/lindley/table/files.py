@@ -90,7 +90,7 @@ def build_grid(
         message = f"the table has {len(header):,} columns; {limit_text('COLUMNS')}"
         fix = "Give one row per measurement and one column per feature"
         raise TableError([*findings, Finding("error", "too-many-columns", message, fix, file)])
-    if not (body if columns is None else columns[0]) and complete:
+    if not (columns[0] if columns else body) and complete:
         message = "there is a header and no measurement under it"
         fix = "Add one row per measurement, or check that the right file or sheet was given"
         raise TableError([*findings, Finding("error", "empty-table", message, fix, file)])

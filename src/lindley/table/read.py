@@ -233,8 +233,6 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
         headers = (*headers, grid.header[cast(int, roles.reference)])
     names, units = _named(headers, reading)
     found = errors_first([*found, *check_concentrations(grid.file, grid.rows, headers, units, columns)])
-    if found[:1] and found[0].level == "error":
-        raise TableError(found)
     n = raw.shape[1]
     return Table(
         str(reading.name), transformed, names[:n], labels.source, labels.group, labels.instance,

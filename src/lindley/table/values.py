@@ -50,7 +50,7 @@ SPARE = 6
 """… and rows beyond one of each source, below which nothing is said of rows."""
 FEW = 3
 """Sources that may be wrong at once, and do not hide each other."""
-_CELLS = 2_000_000  # that are looked at together
+_CELLS = 1 << 16  # that are looked at together
 _MOST = 1000  # sources of equal size whose means are looked for one by one
 
 
@@ -378,10 +378,8 @@ def check_concentrations(
             continue
         if above := tuple(rows[place] for place in np.flatnonzero(column > whole).tolist()):
             message = f"{column.max():,.10g} {unit} is more than the whole, which is {whole:,.0f} {unit}"
-            level: Level = "warning" if unit == "%" else "error"  # which is of other things, too
-            findings.append(
-                Finding(level, "more-than-whole", message, "Check the cell and the unit", file, above, name)
-            )
+            fix = "Check the cell and the unit"
+            findings.append(Finding("warning", "more-than-whole", message, fix, file, above, name))
         if below := tuple(rows[place] for place in np.flatnonzero(column < 0).tolist()):
             message = f"{column.min():g} {unit} is less than nothing"
             fix = (

@@ -146,15 +146,16 @@ def train(
         if progress is not None:
             progress(sum(finished) // len(groups), sum(best) / max(1, sum(f > 0 for f in finished)))
 
-    jobs = []
-    for number, runs in enumerate(groups):
+    def job(number: int) -> _Job:  # made when its turn comes: parts may be drawn when they are asked for
+        runs = groups[number]
         learn, validate = [train_parts[r] for r in runs], [validate_parts[r] for r in runs]
         begin = None if start is None else take_runs(start, runs)
-        jobs.append(_Job(number, (architecture, training, learn, validate, [seeds[r] for r in runs], begin)))
-    worth = training.device == "cpu" and _seconds(*jobs[-1].arguments[1:4]) >= WORTH_WORKERS
-    with one_thread(), Workers(min(threads, len(jobs)) if worth else 1) as workers:
-        found = {job.number: result for job, result in workers.run(_run, jobs, report)}
-    return _joined([found[number] for number in range(len(jobs))], [run for runs in groups for run in runs])
+        return _Job(number, (architecture, training, learn, validate, [seeds[r] for r in runs], begin))
+
+    worth = training.device == "cpu" and _seconds(*job(len(groups) - 1).arguments[1:4]) >= WORTH_WORKERS
+    with one_thread(), Workers(min(threads, len(groups)) if worth else 1) as workers:
+        found = {done.number: result for done, result in workers.run(_run, map(job, range(len(groups))), report)}
+    return _joined([found[number] for number in range(len(groups))], [run for runs in groups for run in runs])
 
 
 @dataclass(frozen=True, eq=False)
