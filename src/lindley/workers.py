@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
+from io import TextIOWrapper
 from itertools import chain
 from multiprocessing import resource_tracker
 from queue import SimpleQueue
@@ -190,6 +191,8 @@ def _begin(reports: Any, lifeline: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for Windows
     with suppress(OSError):
         os.dup2(2, 1)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a worker may end with no time to write what it holds
     Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 
 
