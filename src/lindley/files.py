@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -20,6 +21,7 @@ __all__ = [
     "is_special",
     "refused_by_windows",
     "require_name",
+    "sha256_of",
     "write_atomically",
     "write_new",
     "write_together",
@@ -96,6 +98,12 @@ def _rename(beside: Path, path: Path) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(0.05)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_special(path: Path) -> bool:

@@ -27,7 +27,7 @@ __all__ = ["MOST_WORKERS", "Notify", "Workers", "with_warnings"]
 J = TypeVar("J")
 R = TypeVar("R")
 Notify = Callable[..., None]
-"""Called by a job with whatever tells how far it is; an error that it raises ends the work."""
+"""Called by a job with how far it is; an error that it raises ends the work."""
 
 MOST_WORKERS = 8
 """Worker processes without ``--workers``, at most: each takes some 300 MB of memory."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lindley.app import approvals, jobs
+from lindley.app import approvals, database, jobs
 from lindley.app.approvals import systems
 from lindley.app.bench import Bench
 from lindley.app.database import Database
@@ -67,14 +67,14 @@ def test_the_queue_goes_on_when_an_end_cannot_be_written(tmp_path: Path, monkeyp
     monkeypatch.setattr(jobs, "PROGRAM", (sys.executable, str(tmp_path / "work.py")))
     monkeypatch.setattr(jobs, "PAUSE", 0.02)
     queue = Queue(Database(tmp_path / "bench.sqlite"), tmp_path)
-    written, full = jobs.write_whole, True
+    written, full = database.write_whole, True
 
     def write(path: Path, data: bytes) -> None:
         if full and b'"state": "done"' in data:
             raise OSError(28, "No space left on device")
         written(path, data)
 
-    monkeypatch.setattr(jobs, "write_whole", write)
+    monkeypatch.setattr(database, "write_whole", write)
     one, two = (queue.add("run", name, ["quick", name]) for name in "ab")
     queue.start()
     ended = until(queue, one.id, "done")  # which its page says, though nothing else knows
@@ -282,6 +282,10 @@ def test_a_database_that_was_cut_or_is_older_than_the_files_is_filled(
         place = Path(shutil.copytree(folder, tmp_path / str(number)))
         (place / "bench.sqlite").write_bytes(data[:length])
         assert listed(place) == expected, length
+    place = Path(shutil.copytree(folder, tmp_path / "quoted"))  # bytes that are no text, in a message of SQLite
+    (place / "bench.sqlite").write_bytes(data.replace(b"CREATE TABLE jobs", b"CREATE \xa4ABLE jobs"))
+    assert listed(place) == expected
+    assert list(place.glob("bench.sqlite.damaged-*"))
     place = Path(shutil.copytree(folder, tmp_path / "older"))
     database = sqlite3.connect(place / "bench.sqlite")
     database.executescript(
@@ -310,6 +314,21 @@ def test_damage_is_told_on_the_first_page_with_what_was_lost(
     assert [one.file for one in approvals.approved(client.bench)] == ["a.safetensors"]
     aside.unlink()
     assert "was damaged" not in client.get("/").text
+
+
+@pytest.mark.parametrize("nonsense", [{"title": [1]}, {"id": 10**30}, {"about": 5}, {"command": 7}, {"state": "?"}])
+def test_a_file_of_a_job_that_holds_nonsense_stops_nothing(tmp_path: Path, nonsense: dict[str, Any]) -> None:
+    bench = Bench(tmp_path)
+    job = bench.queue.add("run", "as it was", ["run"])
+    row = json.loads((bench.queue.place(job.id) / jobs.JOB).read_bytes())
+    bench.close()
+    place = tmp_path / "jobs" / str(nonsense.get("id", job.id))
+    place.mkdir(exist_ok=True)
+    (place / jobs.JOB).write_text(json.dumps({**row, **nonsense}))
+    bench = Bench(tmp_path)
+    assert [each.title for each in bench.queue.jobs()] == ["as it was"]
+    assert bench.database.damaged == []
+    bench.close()
 
 
 def test_a_database_of_whole_pages_that_hold_nonsense_is_made_again(

@@ -6,6 +6,7 @@ import io
 import re
 
 import openpyxl
+import pytest
 
 from lindley.app.look import look
 from lindley.settings import _ON_A_PAGE
@@ -177,3 +178,19 @@ def test_a_profile_that_does_not_read_is_told_and_can_be_passed_over(client: Cli
     headers = {"Origin": "http://127.0.0.1:8760", "X-CSRF": client.csrf}
     again = client.post(f"/tables/{number}/reading", data={"forget": "yes"}, headers=headers).text
     assert "This table can be used." in again
+
+
+@pytest.mark.parametrize(
+    ("models", "splits", "title"),
+    [
+        ("tlm", "1", "1 model on 1 split"),
+        ("tlm", "150", "1 model on 150 splits"),
+        ("tlm,robust", "2", "2 models on 2 splits"),
+    ],
+)
+def test_the_title_of_a_comparison_counts(client: Client, models: str, splits: str, title: str) -> None:
+    client.bench.queue.stop()
+    number = client.upload("glass.csv", csv_bytes(glass(12)))
+    client.bench.choose(number, {"source_column": "item"})
+    client.submit("/compare", table=str(number), more=models, splits=splits, seed="0")
+    assert [job.title for job in client.bench.queue.jobs("run")] == [f"glass.csv: {title}"]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lindley.app.jobs import now
 from lindley.app.words import Words
 from lindley.errors import LindleyError
-from lindley.files import write_whole
+from lindley.files import sha256_of, write_whole
 from lindley.shown import read_json
 
 if TYPE_CHECKING:
@@ -158,17 +158,19 @@ def withdrawn(bench: Bench, chosen: Chosen) -> Entry | None:
 
     It stays one where the file is gone, or has another name.
     """
-    for query, value in (("sha256 = ?", chosen.sha256), ("file = ?", chosen.name)):
-        row = bench.database.one(f"SELECT * FROM approvals WHERE {query} ORDER BY id DESC LIMIT 1", value)
-        if row is not None and row["what"] == "withdrawn":
-            return Entry(**{column: row[column] for column in COLUMNS})
-    return None
+    lists = _entries(bench, "sha256", chosen.sha256), _entries(bench, "file", chosen.name)
+    return next((entries[-1] for entries in lists if entries and entries[-1].what == "withdrawn"), None)
 
 
 def was_approved(bench: Bench, chosen: Chosen) -> bool:
     """Whether an approval of these bytes is known."""
-    query = "SELECT id FROM approvals WHERE sha256 = ? AND what = 'approved'"
-    return bench.database.one(query, chosen.sha256) is not None
+    return any(entry.what == "approved" for entry in _entries(bench, "sha256", chosen.sha256))
+
+
+def _entries(bench: Bench, column: Literal["file", "sha256"], value: str) -> list[Entry]:
+    """What the database has of a system, by its file name or its digest; the oldest first."""
+    query = f"SELECT {', '.join(COLUMNS)} FROM approvals WHERE {column} = ? ORDER BY id"
+    return [Entry(**row) for row in bench.database.all(query, value)]
 
 
 def read_validation(bench: Bench, folder: str) -> Validated | None:
@@ -222,17 +224,21 @@ def rebuild(bench: Bench) -> None:
     """Fill a database that knows no approval at all from the files beside the systems."""
     if bench.database.one("SELECT id FROM approvals") is not None:
         return
-    for place in sorted((bench.folder / "systems").glob(f"*{BESIDE}")):
-        entries = _beside(place.with_name(place.name.removesuffix(BESIDE) + ENDING)) or []
+    for entries in _lists(bench).values():
         with bench.database.change() as database:
-            for entry in entries:
+            for entry in entries or ():
                 _insert(database, entry)
 
 
 def unread(bench: Bench) -> list[str]:
     """Lists beside systems that cannot be read."""
+    return [name for name, entries in _lists(bench).items() if entries is None]
+
+
+def _lists(bench: Bench) -> dict[str, Sequence[Entry] | None]:
+    """The lists beside systems, by file name."""
     places = sorted((bench.folder / "systems").glob(f"*{BESIDE}"))
-    return [each.name for each in places if _beside(each.with_name(each.name.removesuffix(BESIDE) + ENDING)) is None]
+    return {each.name: _beside(each.with_name(each.name.removesuffix(BESIDE) + ENDING)) for each in places}
 
 
 def _said(t: Words, who: str, why: str, exception: str = "") -> tuple[str, str, str]:
@@ -301,12 +307,10 @@ def _keep_as_it_was(place: Path) -> None:
 def _system(bench: Bench, row: dict[str, Any]) -> System | None:
     name = row["file"]
     try:
-        with open(bench.folder / "systems" / name, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = sha256_of(bench.folder / "systems" / name)
     except OSError:
         return None
-    listed = bench.database.all("SELECT * FROM approvals WHERE file = ? ORDER BY id", name)
-    entries = [Entry(**{column: each[column] for column in COLUMNS}) for each in listed]
+    entries = _entries(bench, "file", name)
     beside = _beside(bench.folder / "systems" / name)
     return System(row["id"], name, digest, tuple(entries), beside != entries)
 

@@ -13,7 +13,6 @@ Everything but the database is as the commands write it, and the commands can go
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -26,12 +25,12 @@ from weakref import WeakValueDictionary
 
 from lindley.app import approvals
 from lindley.app.cases import Cases
-from lindley.app.database import Database, is_full
+from lindley.app.database import UNREADABLE, Database, is_full
 from lindley.app.files import ENDINGS, sent_table
 from lindley.app.jobs import Limits, Queue, now
 from lindley.app.reader import Reader
 from lindley.errors import LindleyError
-from lindley.files import write_whole
+from lindley.files import sha256_of, write_whole
 
 __all__ = ["Bench", "Stored"]
 
@@ -75,7 +74,7 @@ class Bench:
         try:
             self.rebuild()
             _ = self.queue.jobs(), self.cases.all(), self.tables(), approvals.systems(self)
-        except (OSError, sqlite3.Error, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (sqlite3.Error, *UNREADABLE) as error:
             if is_full(error):
                 raise LindleyError(
                     f"There is no room on the disk for the bench in {folder} ({error}). Make some."
@@ -87,20 +86,17 @@ class Bench:
     def rebuild(self) -> None:
         """Make the database say what the files say; of approvals only where it knows none at all."""
         with self.database.change():
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        self.queue.rebuild()
-        approvals.rebuild(self)
-        self.cases.rebuild()
-        for folder in sorted((self.folder / "tables").iterdir()):
-            query = "SELECT file FROM tables WHERE substr(sha256, 1, ?) = ?"
-            known = self.database.one(query, DIGITS, folder.name)
-            if folder.is_dir() and (known is None or not (folder / str(known["file"])).is_file()):
-                for path in sorted(folder.iterdir()):
-                    if path.suffix.lower() in ENDINGS and not path.name.startswith("."):
-                        with suppress(OSError):
-                            self._note(hashlib.sha256(path.read_bytes()).hexdigest(), path.name, path.name)
+            self.queue.rebuild()
+            approvals.rebuild(self)
+            self.cases.rebuild()
+            for folder in sorted((self.folder / "tables").iterdir()):
+                query = "SELECT file FROM tables WHERE substr(sha256, 1, ?) = ?"
+                known = self.database.one(query, DIGITS, folder.name)
+                if folder.is_dir() and (known is None or not (folder / str(known["file"])).is_file()):
+                    for path in sorted(folder.iterdir()):
+                        if path.suffix.lower() in ENDINGS and not path.name.startswith("."):
+                            with suppress(OSError):
+                                self._note(sha256_of(path), path.name, path.name)
 
     def close(self) -> None:
         """End what is at work: jobs go on when the bench is opened again."""
@@ -126,9 +122,7 @@ class Bench:
     def store(self, name: str, file: IO[bytes]) -> Stored:
         """Keep a file that was sent: under its digest, once, with its own name as far as a file system takes it."""
         plain, sha256 = sent_table(name, file)
-        with (
-            self._storing
-        ):  # of two who send the same at once under two names, the second finds what the first has sent
+        with self._storing:  # of two who send the same under two names, the second finds what the first has sent
             known = self.database.one("SELECT * FROM tables WHERE sha256 = ?", sha256)
             if known is not None and self.path(self._stored(known).relative).is_file():
                 return self._stored(known)
@@ -141,8 +135,8 @@ class Bench:
         """The SHA-256 of files in the bench's folder, of those that are there: a job begins only if they still are the same."""
         found = {}
         for name in relative:
-            with suppress(FileNotFoundError), open(self.path(name), "rb") as file:
-                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            with suppress(FileNotFoundError):
+                found[name] = sha256_of(self.path(name))
         return found
 
     def choose(self, number: int, reading: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ import hashlib
 import json
 import re
 import shutil
-import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,10 +29,11 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import yaml
 
+from lindley.app.database import UNREADABLE, read_row
 from lindley.app.files import ENDINGS, plain_file_name, sent_table
 from lindley.app.jobs import Job, now
 from lindley.errors import LindleyError
-from lindley.files import write_whole
+from lindley.files import sha256_of, write_whole
 
 if TYPE_CHECKING:
     from lindley.app.bench import Bench
@@ -146,8 +146,7 @@ class Cases:
         with suppress(OSError):
             for path in sorted(folder.iterdir()):
                 if path.suffix.lower() in ENDINGS and path.name[0] not in ".~" and path.is_file():
-                    with open(path, "rb") as file:
-                        found.append((path.name, hashlib.file_digest(file, "sha256").hexdigest()))
+                    found.append((path.name, sha256_of(path)))
         return found
 
     def seen(self, case: Case) -> str:
@@ -225,11 +224,8 @@ class Cases:
             self._require_draft(case)
             self._change(case.id, reading={**case.reading, which: dict(reading)})
             place = self.bench.path(case.side(which)) / READING
-            self.bench.database.keep(place)
-            if reading:
-                write_whole(place, yaml.safe_dump(dict(reading), allow_unicode=True, sort_keys=False).encode("utf-8"))
-            else:
-                place.unlink(missing_ok=True)
+            text = yaml.safe_dump(dict(reading), allow_unicode=True, sort_keys=False)
+            self.bench.database.write(place, text.encode("utf-8") if reading else None)
 
     def choose(self, case: Case, system: Chosen | None) -> None:
         """Take another system."""
@@ -243,8 +239,7 @@ class Cases:
             self._require_draft(case)
             with self.bench.database.change() as database:
                 database.execute("DELETE FROM cases WHERE id = ? AND job IS NULL", (case.id,))
-                self.bench.database.keep(self.bench.path(case.folder) / ROW)
-                (self.bench.path(case.folder) / ROW).unlink(missing_ok=True)
+                self.bench.database.write(self.bench.path(case.folder) / ROW, None)
             shutil.rmtree(self.bench.path(case.folder), ignore_errors=True)
 
     def begin(self, case: Case, seen: str, items: Mapping[Side, Sequence[str]], title: str) -> Job:
@@ -277,9 +272,7 @@ class Cases:
             if job is not None and (job.active or job.state == "done"):
                 raise LindleyError("This case is computed, or is being computed: begin another one.")
             if job is not None and job.output is not None:
-                left = self.bench.path(
-                    job.output
-                )  # by a command that was broken off: it is no result of what comes next
+                left = self.bench.path(job.output)  # by a command that was broken off: no result of what comes next
                 with suppress(FileNotFoundError):
                     left.replace(left.with_name(f"{left.stem}-broken-off-{job.id}{left.suffix}"))
             self._change(case.id, job=None)
@@ -311,10 +304,7 @@ class Cases:
             if job is not False:
                 database.execute("UPDATE cases SET job = ? WHERE id = ?", (job, number))
             row = dict(database.execute("SELECT * FROM cases WHERE id = ?", (number,)).fetchone())
-            text = json.dumps({**row, "about": json.loads(row["about"])}, indent=1, ensure_ascii=False)
-            place = self.bench.path(row["folder"]) / ROW
-            self.bench.database.keep(place)
-            write_whole(place, (text + "\n").encode("utf-8", "backslashreplace"))
+            self.bench.database.save("cases", number, self.bench.path(row["folder"]) / ROW)
         return _case(row)
 
     def rebuild(self) -> None:
@@ -322,17 +312,12 @@ class Cases:
         known = {row["folder"]: row for row in self.bench.database.all("SELECT * FROM cases")}
         for parent in ("cases", TRYOUT):
             for path in sorted((self.bench.folder / parent).glob(f"*/{ROW}")):
-                with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.IntegrityError):
-                    row = json.loads(path.read_bytes())
-                    row["about"] = json.dumps(row["about"])
+                with suppress(*UNREADABLE):
+                    row = read_row(path)
                     row["folder"], row["tryout"] = f"{parent}/{path.parent.name}", int(parent == TRYOUT)
                     _case(row)
                     if row != known.get(row["folder"]):
-                        with self.bench.database.change() as database:
-                            database.execute(
-                                "INSERT OR REPLACE INTO cases (id, number, examiner, folder, added, tryout, about, job) "
-                                "VALUES (:id, :number, :examiner, :folder, :added, :tryout, :about, :job)", row,
-                            )  # fmt: skip
+                        self.bench.database.put("cases", row)
 
 
 def _case(row: Mapping[str, Any]) -> Case:

@@ -12,20 +12,22 @@ not work in one folder.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from lindley.errors import LindleyError
+from lindley.files import write_whole
 
-__all__ = ["Database", "is_full"]
+__all__ = ["UNREADABLE", "Database", "is_full", "read_row"]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tables (
@@ -89,6 +91,13 @@ CREATE TABLE IF NOT EXISTS cases (
     job INTEGER                        -- that computes it; a draft has none
 );
 """
+OF_JSON = ("command", "about")
+"""Columns that hold JSON as text; a file has it as it is."""
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, sqlite3.IntegrityError, sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)  # fmt: skip
+"""Errors of a file that holds no row of a table."""
 FORGET_AFTER = 7 * 24 * 3600.0
 """Seconds for which a form that was sent is known."""
 
@@ -105,11 +114,16 @@ _NOT_DAMAGED = (
 """Errors of a database that is sound, as far as one can tell."""
 
 
+def read_row(path: Path) -> dict[str, Any]:
+    """A row from the file that `Database.save` wrote; any of `UNREADABLE` is raised if it is none."""
+    return {
+        name: json.dumps(value) if name in OF_JSON else value for name, value in json.loads(path.read_bytes()).items()
+    }
+
+
 def is_full(error: BaseException) -> bool:
     """Whether something could not be written for want of room on the disk."""
-    if isinstance(
-        error, sqlite3.Error
-    ):  # a full disk reads as an error of the disk where SQLite makes its files longer
+    if isinstance(error, sqlite3.Error):  # of a full disk too, where SQLite makes its files longer, it says IOERR
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
@@ -150,6 +164,9 @@ class Database:
             (found,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
+        except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its message
+            self._connection.close()
+            raise sqlite3.DatabaseError("damaged") from error
         except sqlite3.Error:
             self._connection.close()
             raise
@@ -209,9 +226,9 @@ class Database:
     def change(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it, or nothing if the body fails; one inside of another is part of it."""
         with self._used() as connection:
-            if inside := connection.in_transaction:
-                yield connection
+            inside = connection.in_transaction
             if inside:
+                yield connection
                 return
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -245,6 +262,28 @@ class Database:
         except OSError:  # where a file has one name only
             shutil.copyfile(path, before)
         self._before[path] = before
+
+    def write(self, path: Path, data: bytes | None) -> None:
+        """Write a file, or remove it, as a part of this transaction."""
+        self.keep(path)
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_whole(path, data)
+
+    def save(self, table: str, number: int, path: Path) -> None:
+        """Write a row to a file, as a part of this transaction."""
+        if (row := self.one(f"SELECT * FROM {table} WHERE id = ?", number)) is not None:
+            content = {name: json.loads(value) if name in OF_JSON else value for name, value in row.items()}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.write(path, (json.dumps(content, indent=1) + "\n").encode("ascii"))
+
+    def put(self, table: str, row: Mapping[str, Any]) -> None:
+        """Insert a row, or replace the one with its id."""
+        with self.change() as connection:
+            names = [each["name"] for each in connection.execute(f"PRAGMA table_info({table})")]
+            values = [row[name] for name in names]
+            connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' for _ in names)})", values)
 
     def all(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Every row that the query finds; no row has a number that SQLite cannot hold."""

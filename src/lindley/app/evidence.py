@@ -23,7 +23,7 @@ from lindley.casework.log import Log, read_log
 from lindley.casework.review import OnePerson, read_review, review_reports
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
-from lindley.files import write_atomically
+from lindley.files import sha256_of, write_atomically
 from lindley.settings import speaking
 from lindley.shown import read_json, visible
 from lindley.system.header import read_header, read_system, table_of
@@ -110,7 +110,7 @@ def _file(path: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     items = [] if table is None else _items(table)
     return {
         "name": visible(path.name),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": sha256_of(path),
         "sheet": visible(sheet),
         "sheets": [name for name, seen in sheets.items() if seen],
         "usable": table is not None,
@@ -248,7 +248,7 @@ def log_of_cases(log: str, folder: str) -> dict[str, Any]:
     changed = [
         visible(report.relative_to(folder).as_posix())
         for report in sorted(reports)
-        if report.name != "matrix.html" and hashlib.sha256(report.read_bytes()).hexdigest() not in logged
+        if report.name != "matrix.html" and sha256_of(report) not in logged
     ]
     return {
         "entries": [_shown_entry(entry) for entry in reversed(read.entries[-MOST_ENTRIES:])],

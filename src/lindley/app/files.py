@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from lindley.errors import LindleyError
+from lindley.files import refused_by_windows
 from lindley.limits import limit, limit_text
 
 __all__ = ["ENDINGS", "plain_file_name", "sent_table"]
@@ -18,7 +19,6 @@ ENDINGS = (".xlsx", ".xlsm", ".csv", ".tsv", ".tab", ".txt")
 BLOCK = 1 << 20
 
 LONGEST = 80
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
 
 def sent_table(name: str, file: IO[bytes]) -> tuple[str, str]:
@@ -53,4 +53,4 @@ def plain_file_name(name: str) -> str:
     if not dot or len(ending) > 10:
         stem, dot, ending = plain, "", ""
     plain = f"{stem[: LONGEST - len(ending)].strip(' .') or 'table'}{dot}{ending}"
-    return f"_{plain}" if _RESERVED.match(plain) or plain.startswith("-") else plain
+    return f"_{plain}" if refused_by_windows(plain) or plain.startswith("-") else plain

@@ -21,7 +21,7 @@ from lindley.shown import visible
 from lindley.system.header import may_say_nothing, read_header, read_system, table_of
 from lindley.system.names import ModelName
 
-__all__ = ["criteria", "doubt", "headers", "plan_reading", "plan_training", "plan_validation"]
+__all__ = ["criteria", "doubt", "headers", "plan_training", "plan_validation"]
 
 LONGEST = 300
 """Letters of a text of a header that are shown."""
@@ -93,8 +93,7 @@ def doubt(header: Mapping[str, Any]) -> list[float | int] | None:
     validation = _map(_map(header.get("about")).get("validation"))
     ends = _list(validation.get("cllr_interval"))[:2]
     figures = [each for each in map(_number, [validation.get("cllr"), *ends]) if each is not None]
-    said = dict(zip(("cllr", "cllr_interval"), (figures[0], figures[1:]), strict=True)) if figures else {}
-    return figures if said and may_say_nothing(said) else None
+    return figures if figures and may_say_nothing({"cllr": figures[0], "cllr_interval": figures[1:]}) else None
 
 
 def _words(model: str) -> list[str]:
@@ -122,7 +121,7 @@ def _number(found: Any) -> float | int | None:
 
 
 def plan_training(path: str, reading: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """What would be trained on, or why it cannot be: told before it waits in the queue."""
+    """Check that a system can be trained, before that waits in the queue; with what it would be trained on."""
     with speaking("shell"):
         ModelName.parse(model)
         described = _described(path, reading).with_profile()
@@ -130,16 +129,10 @@ def plan_training(path: str, reading: Mapping[str, Any], model: str) -> dict[str
         return {"sources": len(table.sources), "features": len(table.features), "reading": settled(described)}
 
 
-def plan_reading(path: str, reading: Mapping[str, Any], used: Sequence[str]) -> dict[str, Any]:
-    """How a table is read now; ``used`` are the options that count."""
-    with speaking("shell"):
-        return {"reading": settled(_described(path, reading).with_profile(used))}
-
-
 def plan_validation(
     systems: Sequence[str], path: str, reading: Mapping[str, Any], used: Sequence[str]
 ) -> dict[str, Any]:
-    """Whether a table can be read for every one of the systems; ``used`` are the options that then count."""
+    """How a table is read now, if it can be for every one of the systems; ``used`` are the options that count."""
     with speaking("shell"):
         described = _described(path, {name: reading[name] for name in reading if name in used}).with_profile(used)
         for system in systems:

@@ -19,7 +19,6 @@ it can: nothing is lost, and no job is started meanwhile.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -37,9 +36,9 @@ from typing import Any, Literal, get_args
 
 import psutil
 
-from lindley.app.database import Database, is_full
+from lindley.app.database import UNREADABLE, Database, is_full, read_row
 from lindley.errors import LindleyError
-from lindley.files import write_whole
+from lindley.files import sha256_of
 from lindley.settings import option_value
 
 __all__ = ["ACTIVE", "Events", "Job", "Limits", "Progress", "Queue", "State", "now", "typed"]
@@ -142,7 +141,6 @@ class Queue:
         self.limits = limits or Limits()
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._writing = threading.Lock()
         self._cancelled: set[int] = set()
         self._events: dict[int, Events] = {}
         self._thread: threading.Thread | None = None
@@ -294,8 +292,8 @@ class Queue:
         """Refuse to begin with other files than those that the job was asked for with."""
         for name, sha256 in json.loads(row["about"]).get("files", {}).items():
             digest = ""
-            with suppress(OSError), open(self.folder / name, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            with suppress(OSError):
+                digest = sha256_of(self.folder / name)
             if digest != sha256:
                 raise LindleyError(f"{name} is not the file any more that this was asked for with. Ask for it anew.")
 
@@ -399,36 +397,18 @@ class Queue:
         self.trouble = ""
 
     def _write(self, number: int) -> None:
-        """The job as a file, from which the database can be made again."""
-        place = self.place(number)
-        with self._writing:  # the last to come has the latest state
-            row = self.database.one("SELECT * FROM jobs WHERE id = ?", number)
-            if row is not None:
-                place.mkdir(parents=True, exist_ok=True)
-                told = {**row, "command": json.loads(row["command"]), "about": json.loads(row["about"])}
-                self.database.keep(place / JOB)
-                write_whole(place / JOB, (json.dumps(told, indent=1) + "\n").encode())
+        """Write the job as a file, from which the database can be made again; in a transaction, so that one does at a time."""
+        self.database.save("jobs", number, self.place(number) / JOB)
 
     def rebuild(self) -> None:
         """Make the list of jobs say what their folders say; those that were at work are looked at by `start`."""
         known = {row["id"]: row for row in self.database.all("SELECT * FROM jobs")}
         for path in sorted((self.folder / "jobs").glob(f"*/{JOB}")):
-            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, sqlite3.IntegrityError):
-                row = json.loads(path.read_bytes())
-                row = {**row, "command": json.dumps(row["command"]), "about": json.dumps(row["about"])}
+            with suppress(*UNREADABLE):
+                row = read_row(path)
                 job = Job.of(row)
-                if str(job.id) != path.parent.name or job.state not in get_args(State) or row == known.get(job.id):
-                    continue
-                with self.database.change() as database:
-                    marks = ", ".join("?" for _ in COLUMNS)
-                    values = [row[name] for name in COLUMNS]
-                    database.execute(f"INSERT OR REPLACE INTO jobs ({', '.join(COLUMNS)}) VALUES ({marks})", values)
-
-
-COLUMNS = (
-    "id", "kind", "title", "command", "output", "about", "state", "said", "added", "started", "ended", "process",
-    "process_started",
-)  # fmt: skip
+                if str(job.id) == path.parent.name and job.state in get_args(State) and row != known.get(job.id):
+                    self.database.put("jobs", row)
 
 
 class Events:

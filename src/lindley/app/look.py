@@ -92,7 +92,7 @@ def keep(path: str, reading: Mapping[str, Any]) -> str:
 
 
 def plan(path: str, reading: Mapping[str, Any], models: Sequence[str], splits: int, seed: int) -> dict[str, Any]:
-    """What a run would be, or why it cannot be: told before it waits in the queue."""
+    """Check that a run can be, before it waits in the queue."""
     overrides: dict[str, dict[str, Any]] = {
         "data": {"data": path, **_tuples(reading)},
         "protocol": {"splits": splits, "seed": seed},

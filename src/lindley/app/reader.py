@@ -32,7 +32,6 @@ ANSWERS = {
     "plan": "lindley.app.look:plan",
     "headers": "lindley.app.headers:headers",
     "plan_training": "lindley.app.headers:plan_training",
-    "plan_reading": "lindley.app.headers:plan_reading",
     "plan_validation": "lindley.app.headers:plan_validation",
     "criteria": "lindley.app.headers:criteria",
     "notes": "lindley.app.evidence:notes",

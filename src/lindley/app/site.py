@@ -132,7 +132,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     """What a user can mend, and addresses that lead nowhere, as a page; in a part of a page, as a line of it."""
     status = error.status_code if isinstance(error, HTTPException) else 422
     said = error.detail if isinstance(error, HTTPException) else str(error)
-    said = words(request)("There is no such page." if status == 404 else said)
+    return _problem(request, words(request)("There is no such page." if status == 404 else said), status)
+
+
+def _problem(request: Request, said: str, status: int) -> Response:
     if request.headers.get("hx-request") == "true":
         return HTMLResponse(part(request, "problem.html", problem=said), status)
     return page(request, "refused.html", status, problem=said)
@@ -142,10 +145,7 @@ async def _unwritten(request: Request, error: Exception) -> Response:
     """A full disk: nothing was done."""
     if not is_full(error):
         return await _unforeseen(request, error)
-    said = words(request)("The disk is full: nothing was done. Make room, and do it once more.")
-    if request.headers.get("hx-request") == "true":
-        return HTMLResponse(part(request, "problem.html", problem=said), 507)
-    return page(request, "refused.html", 507, problem=said)
+    return _problem(request, words(request)("The disk is full: nothing was done. Make room, and do it once more."), 507)
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

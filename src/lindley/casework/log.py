@@ -7,7 +7,6 @@ digest of the last entry, kept elsewhere from time to time, tells of that too.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -20,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest, lock_file
-from lindley.files import require_name
+from lindley.files import require_name, sha256_of
 from lindley.shown import read_json
 from lindley.version import __version__
 
@@ -75,7 +74,7 @@ def entry_of(evaluated: Case | Batch, notes: Notes, report: Path | None) -> dict
         **result,
         "system": evaluated.system.sha256,
         "report": None if report is None else report.name,
-        "report_sha256": None if report is None else hashlib.sha256(report.read_bytes()).hexdigest(),
+        "report_sha256": None if report is None else sha256_of(report),
         "lindley": __version__,
     }
 
@@ -221,7 +220,7 @@ def changed_reports(log: Log, folder: Path) -> list[str]:
     problems = []
     for name, entry in told.items():
         path = folder / Path(str(name)).name
-        if os.path.isfile(path) and hashlib.sha256(path.read_bytes()).hexdigest() != entry.get("report_sha256"):
+        if os.path.isfile(path) and sha256_of(path) != entry.get("report_sha256"):
             problems.append(
                 f"{path.name} is not the report that entry {entry['number']} is about: it was changed or replaced"
             )

@@ -8,7 +8,6 @@ are compared, and nothing else; one that may be another spelling of the examiner
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 from lindley.casework.log import Log, add_to_log, read_log
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
-from lindley.files import write_atomically
+from lindley.files import sha256_of, write_atomically
 from lindley.settings import setting
 from lindley.shown import json_text, read_json, visible
 from lindley.table.lookalikes import plain_letters
@@ -42,7 +41,7 @@ _SMALL = {"de", "den", "der", "het", "la", "le", "of", "ten", "ter", "van", "von
 
 
 class OnePerson(LindleyError):
-    """The reviewer may be the examiner under another spelling: a question, which `review_reports` can be told the answer to."""
+    """The reviewer's name may be the examiner's in another spelling: ask, and give `review_reports` the answer."""
 
 
 def review_file(report: Path) -> Path:
@@ -109,7 +108,7 @@ def read_review(report: Path) -> tuple[Mapping[str, Any] | None, str]:
             raise ValueError("it is no review")
         if json_digest(said) != digest:
             return said, "the review beside it was changed after it was written"
-        if hashlib.sha256(report.read_bytes()).hexdigest() != said["report_sha256"]:
+        if sha256_of(report) != said["report_sha256"]:
             return said, "the review beside it is of another report: one of the two was changed"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None, "the review beside it does not read"
@@ -118,7 +117,7 @@ def read_review(report: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 def _entry(path: Path, reviewer: str, remark: str, log: Log, other_person: bool) -> dict[str, Any]:
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = sha256_of(path)
     except OSError as error:
         raise LindleyError(f"{path} cannot be read ({error.strerror or error})") from error
     about = [entry for entry in log.entries if entry.get("report_sha256") == digest]

@@ -200,7 +200,11 @@ def case(
             evaluated = evaluate_pair(traces, refs)
             if out is not None:
                 progress.step("drawing the report", "", 0.5)
-            _write_case(evaluated, out, force)
+                if out.suffix.lower() in (".csv", ".xlsx"):
+                    raise LindleyError(
+                        f"--out of one case is .html, .pdf or .json; {out.suffix.lower()} is for the matrix of several."
+                    )
+                evaluated.write(out, replace=force)
             keep((evaluated, out))
         _show_case(evaluated, out, as_json)
         return
@@ -210,7 +214,9 @@ def case(
         batch = evaluate_batch(loaded, traces, refs, command, language, scale=words, notes=notes, **allowed)
         if out is not None and not into_folder:
             progress.step("writing the matrix", "", 0.5)
-            _write_matrix(batch, out, force)
+            from lindley.pages.matrix import matrix_file
+
+            write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
         if not into_folder:
             keep((batch, out))
     if out is not None and into_folder:
@@ -242,15 +248,6 @@ def _refuse_names_of_one(told: Mapping[str, str], *sides: Evidence) -> None:
                 )
 
 
-def _write_case(evaluated: Case, out: Path | None, force: bool) -> None:
-    if out is not None and out.suffix.lower() in (".csv", ".xlsx"):
-        raise LindleyError(
-            f"--out of one case is .html, .pdf or .json; {out.suffix.lower()} is for the matrix of several."
-        )
-    if out is not None:
-        evaluated.write(out, replace=force)
-
-
 def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
     from lindley.pages.case_words import describe_case
 
@@ -260,12 +257,6 @@ def _show_case(evaluated: Case, out: Path | None, as_json: bool) -> None:
     say_prose(describe_case(evaluated))
     if out is not None:
         say(f"\nReport: {out}")
-
-
-def _write_matrix(batch: Batch, out: Path, force: bool) -> None:
-    from lindley.pages.matrix import matrix_file
-
-    write_atomically(out, matrix_file(batch, out.suffix.lower()), replace=force)
 
 
 def _write_reports(
@@ -280,22 +271,22 @@ def _write_reports(
     from lindley.pages.matrix import matrix_file, report_names
 
     names = report_names(batch)
-    matrices = ("matrix.html", "matrix.xlsx")
-    there = [name for name in (*matrices, *names.values()) if (folder / name).exists()]
+    matrices = [folder / name for name in ("matrix.html", "matrix.xlsx")]
+    places = {pair: folder / name for pair, name in names.items()}
+    there = [path for path in (*matrices, *places.values()) if path.exists()]
     if there and not force:
-        raise LindleyError(f"{folder / there[0]} is there already. Name another folder, or --force to replace it.")
+        raise LindleyError(f"{there[0]} is there already. Name another folder, or --force to replace it.")
     traces, refs = ([side.one(label) for label in side.labels] for side in (batch.trace, batch.ref))
     made: list[tuple[Case, Path]] = []
-    places = [folder / name for name in (*matrices, *names.values())]
-    with writable_folder(folder), show_progress() as progress, _all_or_none(*places):
-        for number, ((i, k), name) in enumerate(names.items()):
+    with writable_folder(folder), show_progress() as progress, _all_or_none(*matrices, *places.values()):
+        for number, ((i, k), path) in enumerate(places.items()):
             progress.step("drawing the reports", f"step {number + 1} of {len(names)}", number / len(names))
             evaluated = evaluate(traces[i], refs[k])
-            evaluated.write(folder / name, replace=force)
-            made.append((evaluated, folder / name))
+            evaluated.write(path, replace=force)
+            made.append((evaluated, path))
         progress.step("writing the matrix", "", 0.99)
-        for name in matrices:
-            write_atomically(folder / name, matrix_file(batch, Path(name).suffix, names), replace=force)
+        for path in matrices:
+            write_atomically(path, matrix_file(batch, path.suffix, names), replace=force)
         keep(*made)
 
 

@@ -1,4 +1,4 @@
-"""The record inside the report of a case, and the report made again from it: ``lindley verify``.
+"""Read the record inside the report of a case, and make the report again from it: ``lindley verify``.
 
 A record is what `Case.to_json` says: the measurements as measured, the digests of system and files, the LR and the words for
 it. A .json report is a record; a page holds one as data that no browser runs or shows, with a digest of the rest of the page;
@@ -6,8 +6,8 @@ a PDF holds such a page as an attached file.
 
 The case is computed again from the measurements and the system. All that the record says must be what comes out, numbers to
 1e-9, and a page must be, to the letter, what is drawn from that. What was typed or read is taken from the record: measurements,
-names, propositions, what was noticed about files, date, command, versions, and the pixels of a logo. Digests have no key: they
-tell of accidents, and are all there is of the pages of other versions.
+names, propositions, what was noticed about files, date, command, versions, and the pixels of a logo. Digests have no key, so
+that anybody can make them anew: they find accidents. Pages of other versions are checked by them alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from lindley.casework.explanation import Explanation
 from lindley.casework.laboratory import BUILT_IN_SCALES, Logo, Scale, load_scale
 from lindley.errors import LindleyError
 from lindley.experiment.folder import json_digest
+from lindley.files import sha256_of
 from lindley.limits import limit, limit_text
 from lindley.pages.pdf import attached_page, page_as_pdf
 from lindley.shown import read_json, visible
@@ -56,7 +59,7 @@ REPORTS = (".html", ".htm", ".pdf", ".json")
 TOLERANCE = 1e-9
 """By so much the same LR may differ from one machine to another."""
 MOST_DIFFERENCES, MOST_LETTERS = 5, 60
-"""Of where a record and the case computed again part, that are told; and of a text in them."""
+"""Of the differences between a record and the case computed again, how many are shown; and of a text in them."""
 _BEFORE, _AFTER = '<script type="application/json" id="record">', "</script>"
 _LOGO = re.compile('<img class="logo" src="data:image/png;base64,([A-Za-z0-9+/=]*)"')
 _OF_ALL_VERSIONS = (
@@ -260,13 +263,16 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
         systems: files and folders where their systems may be; the folder of a report and the working folder are looked into
             as well.
     """
-    known = _Systems(systems)
+    places, known = list(systems), _Systems()
+    for place in places:
+        if not place.exists():
+            raise LindleyError(f"--systems {place}: there is no such file or folder")
     for path in reports:
         record = None
         try:
             report = read_report(path)
             record = report.record
-            system = known.find(record.system.sha256, path.parent)
+            system = known.find(record.system.sha256, [*places, path.parent, Path()])
         except LindleyError as error:
             yield Verification(path, record, problems=(str(error),))
             continue
@@ -293,60 +299,40 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
 class _Systems:
     """System files, known by their digests; each is read once."""
 
-    def __init__(self, places: Iterable[Path]) -> None:
-        self._places = list(places)
-        self._digests: dict[Path, str] = {}
+    def __init__(self) -> None:
         self._loaded: dict[str, System] = {}
-        for place in self._places:
-            if not place.exists():
-                raise LindleyError(f"--systems {place}: there is no such file or folder")
+        self._digest = cache(sha256_of)
 
-    def find(self, digest: str, beside: Path) -> System | None:
-        if digest not in self._loaded:
-            for path in self._files(beside):
-                if self._digest(path) == digest:
-                    self._loaded[digest] = load(path)
-                    break
+    def find(self, digest: str, places: Iterable[Path]) -> System | None:
+        """The system with this digest, in files and folders."""
+        for place in dict.fromkeys(() if digest in self._loaded else places):
+            for path in sorted(place.glob("*.safetensors")) if place.is_dir() else [place]:
+                with suppress(OSError):  # one that cannot be read is not the one
+                    if self._digest(path) == digest:
+                        self._loaded[digest] = load(path)
+                        return self._loaded[digest]
         return self._loaded.get(digest)
-
-    def _files(self, beside: Path) -> Iterator[Path]:
-        for place in dict.fromkeys((*self._places, beside, Path())):
-            yield from sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
-
-    def _digest(self, path: Path) -> str:
-        if path not in self._digests:
-            try:
-                with path.open("rb") as file:
-                    self._digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError:
-                return ""  # nobody can say that it is the one
-        return self._digests[path]
 
 
 def _text(path: Path) -> str:
     try:
         if os.path.getsize(path) > limit("TABLE_MB") * 1_000_000:
             raise LindleyError(f"{path} is too large for a report: {limit_text('TABLE_MB')}.")
-        if path.suffix.lower() == ".pdf":
-            return _inside(path)
-        return path.read_text("utf-8")  # line ends that became those of Windows are no change
+        if path.suffix.lower() != ".pdf":
+            return path.read_text("utf-8")  # line ends that became those of Windows are no change
+        page = attached_page(path.read_bytes())
+        if page is None:
+            raise LindleyError(
+                "the PDF holds no page of lindley as an attached file: it was printed by hand, or saved by another program. "
+                "Verify the .html or .json report."
+            )
+        return page
     except FileNotFoundError:
         raise LindleyError(f"there is no file {path}") from None
     except UnicodeDecodeError as error:
         raise LindleyError(f"{path} is no report of a case: it is not UTF-8 text") from error
     except (OSError, ValueError) as error:
         raise LindleyError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from error
-
-
-def _inside(path: Path) -> str:
-    """The page that is attached to a PDF."""
-    page = attached_page(path.read_bytes())
-    if page is None:
-        raise LindleyError(
-            "the PDF holds no page of lindley as an attached file: it was printed by a browser, or saved by another program. "
-            "Verify the .html or .json report."
-        )
-    return page
 
 
 def read_report(path: Path) -> Report:
@@ -386,9 +372,10 @@ def read_report(path: Path) -> Report:
 
 def _compared(report: Report, system: System) -> tuple[list[str], list[str]]:
     """Where a report and its case, computed again, part; and what of it could not be compared."""
-    record, drawn = report.record, None
-    of_the_file = {"file": record.system.file, "signed_by": record.system.signed_by}
-    about = {**system.about, **{name: value for name, value in of_the_file.items() if value is not None}}
+    record, drawn = report.record, ""
+    about = {**system.about, "file": record.system.file}
+    if record.system.signed_by is not None:
+        about["signed_by"] = record.system.signed_by
     try:
         case = case_of(record, replace(system, about=about), _logo(report.page or ""))
         case = replace(case, versions={"lindley": record.lindley, **record.versions})
@@ -405,8 +392,8 @@ def _compared(report: Report, system: System) -> tuple[list[str], list[str]]:
         return [f"this version of lindley gives no LR for its measurements: {' '.join(str(refusal).split())}"], []
     except (LindleyError, ValueError) as error:
         return [f"its measurements do not read: {' '.join(str(error).split())}"], []
-    others = [] if problems else _untold(record, system)
-    if report.path.suffix.lower() == ".pdf" and (problems or not _prints_as(report.path, drawn or "")):
+    others = [] if problems else _missing_warnings(record, system)
+    if report.path.suffix.lower() == ".pdf" and (problems or not _prints_as(report.path, drawn)):
         others.append("the pages that the PDF shows were not compared, but the report inside it")
     if not problems or record.of_this_version:
         return problems[:MOST_DIFFERENCES], others
@@ -423,7 +410,7 @@ def case_of(record: Record, system: System, logo: bytes = b"") -> Case:
         LindleyError: if its measurements do not read, or there is no LR to give.
     """
     trace, ref = (_evidence(system, which, item) for which, item in record.sides)
-    # What was refused, or asked for all the same, is told by the warnings of the report.
+    # Warnings of the report say what was given all the same.
     allowed = {"allow_outside": True, "allow_same_file": True, "force": True}
     scale = record.words or load_scale("nfi")
     return evaluate_case(system, trace, ref, scale, record.verbal.language, record.notes(logo), **allowed)
@@ -449,16 +436,15 @@ def _measurements(system: System, which: Which, item: _Item) -> Table:
     return read_evidence(system, columns, which).items
 
 
-def _untold(record: Record, system: System) -> list[str]:
-    """What is noticed about the measurements as they are read here, and was not told of the files that they came from."""
-    noticed, told = set[str](), set[str]()
+def _missing_warnings(record: Record, system: System) -> list[str]:
+    """A sentence with the codes of warnings that reading the measurements gives, and the record lacks; if any."""
+    noticed, recorded = set[str](), set[str]()
     for which, item in record.sides:
         noticed |= {each.code for each in _measurements(system, which, item).findings if each.level == "warning"}
-        told |= {each.code for each in item.findings}
-    codes = ", ".join(sorted(noticed - told))
-    return (
-        [f"the report does not tell of {codes}, which is noticed when its measurements are read again"] if codes else []
-    )
+        recorded |= {each.code for each in item.findings}
+    codes = ", ".join(sorted(noticed - recorded))
+    said = f"the report does not tell of {codes}, which is noticed when its measurements are read again"
+    return [said] if codes else []
 
 
 def _differences(said: Any, again: Any, where: str = "", *, common: bool = False) -> Iterator[str]:
@@ -481,16 +467,15 @@ def _differences(said: Any, again: Any, where: str = "", *, common: bool = False
 
 
 def _parted(where: str, said: Any, again: Any) -> str:
-    told, follows = (json.dumps(each, ensure_ascii=False) for each in (said, again))
-    return f"{visible(where)}: {_some(told)} in the report, {_some(follows)} when computed again"
+    one, other = (_some(json.dumps(each, ensure_ascii=False)) for each in (said, again))
+    return f"{visible(where)}: {one} in the report, {other} when computed again"
 
 
-def _some(text: str, first: int = 0) -> str:
-    """A part of a text, from where it is of interest."""
-    start = max(0, first - MOST_LETTERS // 2)
-    return visible(
-        ("…" if start else "") + text[start : start + MOST_LETTERS] + ("…" if text[start + MOST_LETTERS :] else "")
-    )
+def _some(text: str, at: int = 0) -> str:
+    """`MOST_LETTERS` of a text, around a place in it."""
+    start = max(0, at - MOST_LETTERS // 2)
+    end = start + MOST_LETTERS
+    return visible(f"{'…' * (start > 0)}{text[start:end]}{'…' * (len(text) > end)}")
 
 
 def _other_words(record: Record) -> list[str]:
@@ -505,8 +490,8 @@ def _where_it_differs(page: str, drawn: str) -> list[str]:
     """The first place where a page is not what it should be."""
     if page == drawn:
         return []
-    at = next((place for place, (one, other) in enumerate(zip(page, drawn, strict=False)) if one != other), None)
-    at = min(len(page), len(drawn)) if at is None else at
+    unlike = (place for place, (one, other) in enumerate(zip(page, drawn, strict=False)) if one != other)
+    at = next(unlike, min(len(page), len(drawn)))
     line, reads, follows = page.count("\n", 0, at) + 1, _some(page, at), _some(drawn, at)
     return [f"the page is not what follows from its record: line {line} reads '{reads}', and not '{follows}'"]
 
@@ -530,7 +515,7 @@ def _former_interval(case: Case) -> tuple[float, float]:
 
 
 def _explanation(content: Mapping[str, Any]) -> Explanation:
-    """As the record has it: computed again on another machine, its last digits may differ."""
+    """The explanation as the record has it: computed again on another machine, its last digits may differ."""
     axes = [{**axis, "features": list(axis["features"].items())} for axis in content["axes"]]
     counts = {f"n_{which}": content[which]["instances"] for which in ("trace", "ref")}
     return _EXPLANATION.validate_python({**content, "axes": axes, **counts})

@@ -101,7 +101,7 @@ def _by_weasyprint(weasyprint: Any, page: str, attached: str | None) -> bytes:
 
 
 def _by_browser(browser: str, page: str, attached: str | None) -> bytes:
-    """Printed from a file of its own, in a profile of its own, by a policy that lets nothing be loaded and nothing run."""
+    """Print a page by a browser, from a temporary file and with a temporary profile; nothing is loaded, and no script runs."""
     from pypdf import PdfWriter
     from pypdf.generic import NameObject
 

@@ -6,13 +6,13 @@ SHA-256, wherever they are now; and the table that they make must be the one tha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lindley.errors import LindleyError
+from lindley.files import sha256_of
 from lindley.settings import setting
 from lindley.system.system import System
 from lindley.system.train import train
@@ -204,8 +204,7 @@ def _file(record: Mapping[str, Any], places: Sequence[Path], digests: dict[Path,
 def _digest(path: Path, known: dict[Path, str]) -> str:
     if path not in known:
         try:
-            with path.open("rb") as file:
-                known[path] = hashlib.file_digest(file, "sha256").hexdigest()
+            known[path] = sha256_of(path)
         except OSError:
             known[path] = ""  # nobody can say that it is the one
     return known[path]

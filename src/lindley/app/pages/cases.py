@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import mimetypes
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from lindley.app.pages.tables import CHOICES, MOST_ROW, options_of
 from lindley.app.site import page, report, words
 from lindley.app.words import LANGUAGES
 from lindley.errors import LindleyError
+from lindley.files import sha256_of
 from lindley.pages.numerals import fixed
 from lindley.shown import CONTROLS
 
@@ -585,10 +585,7 @@ def wanted(bench: Any, number: int) -> Case:
 
 def _tryout_system(request: Request) -> list[Chosen]:
     path = request.app.state.bench.path(SYSTEM)
-    if not path.is_file():
-        return []
-    with open(path, "rb") as file:
-        return [Chosen(SYSTEM, hashlib.file_digest(file, "sha256").hexdigest())]
+    return [Chosen(SYSTEM, sha256_of(path))] if path.is_file() else []
 
 
 def _training(request: Request) -> dict[str, Any] | None:

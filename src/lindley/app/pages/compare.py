@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from lindley.app.files import plain_file_name
 from lindley.app.forms import Form, post
-from lindley.app.pages.jobs import address, shown_job, wanted_job
+from lindley.app.pages.jobs import asked, shown_job, wanted_job
 from lindley.app.pages.tables import options_of
 from lindley.app.site import page, report, words
 from lindley.errors import LindleyError
@@ -82,24 +82,15 @@ async def start(request: Request, form: Form) -> Response | str:
         found = await bench.reader.ask("plan", path=path, reading=reading, models=models, splits=splits, seed=seed)
     except LindleyError as error:
         return _form(request, str(error), chosen)
-    settings = [
-        "--models",
-        ",".join(models),
-        "--splits",
-        str(splits),
-        "--seed",
-        str(seed),
-        *options_of(found["reading"]),
-    ]
+    settings = ["--models", ",".join(models), "--splits", str(splits), "--seed", str(seed)]
+    settings += options_of(found["reading"])
     key = hashlib.sha256(json.dumps([data, settings]).encode()).hexdigest()[:10]
     folder = f"runs/{plain_file_name(name.rpartition('.')[0] or name)[:40]}-{key}"
     command = ["run", "demo", "--data", data, *settings, "--out", folder]
-    for job in bench.queue.jobs("run"):
-        if list(job.command) == command and job.about.get("files") == files:
-            bench.queue.go_on(job.id)  # one that is done, waits or is at work stays as it is
-            return address(job)
-    title = t("{name}: {n} models on {splits} splits", name=name, n=len(models), splits=splits)
-    return address(bench.queue.add("run", title, command, output=folder, files=files))
+    of_models = t("1 model") if len(models) == 1 else t("{n} models", n=len(models))
+    on_splits = t("1 split") if splits == 1 else t("{n} splits", n=splits)
+    title = t("{name}: {models} on {splits}", name=name, models=of_models, splits=on_splits)
+    return asked(bench, "run", title, command, files, output=folder)
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:

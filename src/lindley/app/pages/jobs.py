@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from lindley.app.bench import Bench
 from lindley.app.forms import Form, post
 from lindley.app.jobs import Job, Progress
 from lindley.app.site import page, part
 from lindley.app.words import Words
 
-__all__ = ["ADDRESSES", "ROUTES", "address", "duration", "shown_job", "wanted_job"]
+__all__ = ["ADDRESSES", "ROUTES", "address", "asked", "duration", "shown_job", "wanted_job"]
 
 ADDRESSES = {"run": "/compare/{}"}
 """The page of a job, by its kind; else /jobs/NUMBER. Whoever adds a kind with a page of its own adds it here."""
@@ -23,6 +25,15 @@ ADDRESSES = {"run": "/compare/{}"}
 def address(job: Job) -> str:
     """Where a job is shown."""
     return ADDRESSES.get(job.kind, "/jobs/{}").format(job.id)
+
+
+def asked(bench: Bench, kind: str, title: str, command: list[str], files: Mapping[str, str], **more: Any) -> str:
+    """The page of a job, which is added unless it is there: one that is done or at work stays, any other starts again."""
+    for job in bench.queue.jobs(kind):
+        if list(job.command) == command and job.about.get("files") == files:
+            bench.queue.go_on(job.id)
+            return address(job)
+    return address(bench.queue.add(kind, title, command, files=files, **more))
 
 
 def wanted_job(request: Request, *kinds: str) -> Job:

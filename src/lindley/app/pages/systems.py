@@ -21,12 +21,12 @@ from lindley.app.bench import Bench, Stored
 from lindley.app.files import plain_file_name
 from lindley.app.forms import Form, post
 from lindley.app.jobs import Job, typed
-from lindley.app.pages.jobs import ADDRESSES, address, shown_job, wanted_job
+from lindley.app.pages.jobs import ADDRESSES, address, asked, shown_job, wanted_job
 from lindley.app.pages.tables import options_of
 from lindley.app.site import page, report, words
 from lindley.app.words import Words
 from lindley.errors import LindleyError
-from lindley.files import write_whole
+from lindley.files import sha256_of, write_whole
 from lindley.pages.numerals import fixed, number
 
 __all__ = ["ROUTES"]
@@ -120,7 +120,7 @@ def all_criteria(bench: Bench) -> list[Criteria]:
     places = [*(bench.folder / "criteria").glob("*.yaml"), *(bench.folder / "criteria").glob("*.yml")]
     for path in sorted(places, key=lambda path: (-path.stat().st_mtime, path.name)):
         if not path.name.startswith(".") and path.stat().st_size <= LARGEST_CRITERIA:
-            key = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+            key = sha256_of(path)[:16]
             found.append(Criteria(key, path.name, f"criteria/{path.name}"))
     return found
 
@@ -184,6 +184,15 @@ async def train(request: Request, form: Form) -> Response | str:
     command = ["train", stored.relative, "--model", model, *options, *options_of(plan["reading"]), "--out", out]
     title = t("Train {model} on {table}", model=model, table=stored.name)
     return address(bench.queue.add("train", title, command, output=out, files=_files(stored)))
+
+
+async def _reading(bench: Bench, stored: Stored, *systems: System) -> list[str]:
+    """The options by which a command reads a table for systems, if it can be read for them."""
+    plan = await bench.reader.ask(
+        "plan_validation", systems=[str(bench.path(each.relative)) for each in systems],
+        path=str(bench.path(stored.relative)), reading=stored.reading, used=FOR_A_SYSTEM,
+    )  # fmt: skip
+    return options_of(plan["reading"])
 
 
 def _files(stored: Stored, *systems: System) -> dict[str, str]:
@@ -294,14 +303,10 @@ async def validate(request: Request, form: Form) -> Response | str:
         limits = [each for each in all_criteria(bench) if each.key == chosen["criteria"]]
         if chosen["criteria"] and not limits:
             raise LindleyError(t("Choose criteria that are here."))
-        reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
-        plan = await bench.reader.ask(
-            "plan_validation", systems=[str(bench.path(found.relative))], path=str(bench.path(stored.relative)),
-            reading=reading, used=FOR_A_SYSTEM,
-        )  # fmt: skip
+        options = await _reading(bench, stored, found)
     except LindleyError as error:
         return await _one(request, str(error), chosen)
-    options, files = options_of(plan["reading"]), _files(stored, found)
+    files = _files(stored, found)
     if limits:
         options += ["--criteria", limits[0].relative]
         files |= bench.digests(limits[0].relative)
@@ -312,22 +317,11 @@ async def validate(request: Request, form: Form) -> Response | str:
     command = ["evaluate", found.relative, stored.relative, *options, "--out", out]
     title = t("Validate {system} on {table}", system=found.file, table=stored.name)
     about = {"system": found.file, "criteria": limits[0].name if limits else ""}
-    return _asked(bench, "validate", title, command, out, about, files)
+    return asked(bench, "validate", title, command, files, output=out, about=about)
 
 
 def _key(what: list[str]) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]
-
-
-def _asked(
-    bench: Bench, kind: str, title: str, command: list[str], out: str, about: dict[str, Any], files: dict[str, str]
-) -> str:
-    """The page of a job, which is added unless it is there: one that is done or at work stays, any other starts again."""
-    for job in bench.queue.jobs(kind):
-        if list(job.command) == command and job.about.get("files") == files:
-            bench.queue.go_on(job.id)
-            return address(job)
-    return address(bench.queue.add(kind, title, command, output=out, about=about, files=files))
 
 
 async def validated(request: Request) -> Response:
@@ -434,23 +428,17 @@ async def compare(request: Request, form: Form) -> Response | str:
         if len(pair) < 2 or pair[0] == pair[1]:
             raise LindleyError(t("Choose two systems."))
         stored = _table(bench, t, chosen["table"])
-        reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
-        plan = await bench.reader.ask(
-            "plan_validation", systems=[str(bench.path(each.relative)) for each in pair],
-            path=str(bench.path(stored.relative)), reading=reading, used=FOR_A_SYSTEM,
-        )  # fmt: skip
+        options = await _reading(bench, stored, *pair)
     except LindleyError as error:
         return await _versions(request, str(error), chosen)
-    options = options_of(plan["reading"])
     if form.text("allow_overlap") == "yes":
         options.append("--allow-overlap")
     out = f"systems/comparisons/{_key([*(each.sha256 for each in pair), stored.relative, *options])}"
     files = [each.relative for each in pair]
     command = ["evaluate", *files, "--data", stored.relative, *options, "--out", out]
     names = {"first": pair[0].file, "second": pair[1].file, "table": stored.name}
-    return _asked(
-        bench, "versions", t("{first} and {second} on {table}", **names), command, out, {}, _files(stored, *pair)
-    )
+    title = t("{first} and {second} on {table}", **names)
+    return asked(bench, "versions", title, command, _files(stored, *pair), output=out)
 
 
 async def compared(request: Request) -> Response:
@@ -479,15 +467,13 @@ async def update(request: Request, form: Form) -> Response | str:
     try:
         stored = _table(bench, t, form.text("table"))
         out = _new_place(bench, t, form.text("name") or _next_name(bench, found.file))
-        reading = {name: value for name, value in stored.reading.items() if name in FOR_A_SYSTEM}
-        path = str(bench.path(stored.relative))
-        plan = await bench.reader.ask("plan_reading", path=path, reading=reading, used=FOR_A_SYSTEM)
+        options = await _reading(bench, stored)
     except LindleyError as error:
         return await _one(request, str(error), {"table": form.text("table")})
     ((_, header),) = await _headers(bench, [found])
     digests = {each["sha256"] for each in header.get("files", [])}
     background = [each.relative for each in bench.tables() if each.sha256 in digests]
-    options = options_of(plan["reading"]) + [part for place in background for part in ("--background", place)]
+    options += [part for place in background for part in ("--background", place)]
     if form.text("same_labels") in SAME_LABELS and form.text("same_labels"):
         options += ["--same-labels", form.text("same_labels")]
     command = ["update", found.relative, stored.relative, *options, "--out", out]
