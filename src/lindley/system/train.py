@@ -30,7 +30,7 @@ from lindley.models.blocks import pieces
 from lindley.models.classical import ROWS, estimate_moments
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
-from lindley.system.fit import DEFAULTS, FOLDS, Draw, Material, Settings, Stage, fit_family, telling_singular
+from lindley.system.fit import DEFAULTS, Draw, Material, Settings, Stage, count_folds, fit_family, telling_singular
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
@@ -111,9 +111,8 @@ def train(
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
     with telling_singular(name, table):
-        list(
-            estimate_moments([_drawn(table, np.arange(len(table.values)), None)])
-        )  # tells of shrinkage, of all sources
+        # warns of shrinkage, of all sources
+        list(estimate_moments([_drawn(table, np.arange(len(table.values)), None)]))
     to_learn = disguised(table, np.random.default_rng()) if private else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -133,6 +132,7 @@ def train(
     metrics: dict[str, Any] = {key: float(v) if np.isfinite(v) else None for key, v in summary(llrs).items()}
     interval = bootstrap_llrs(llrs, seed=seed)
     metrics["cllr_interval"] = None if interval is None else [interval.lower, interval.upper]
+    converted = [str(each) for each in table.findings if each.code == "unit-converted"]
     about = {
         "model": str(name),
         "created": today(),
@@ -146,11 +146,7 @@ def train(
             "groups": len(np.unique(table.group)),
             "rows": len(table.values),
             "files": [_origin(each) for each in table.parts or (table,)],
-            **(
-                {"converted": noted}
-                if (noted := [f"{x}" for x in table.findings if x.code == "unit-converted"])
-                else {}
-            ),
+            **({"converted": converted} if converted else {}),
         },
         "validation": {
             "how": trained.how,
@@ -239,7 +235,7 @@ def fit_table(
         _require_pairs(table, rows, instances)
         pairs = _later(lambda rng: _drawn(table, rows, rng, *instances), stream(own, "pairs"), len(rows))
     shapes, rng = shapes_in(table.source[rows]) if validated else (), stream(own, "shapes")
-    also = [_later(partial(_shaped, table, rows, shape), rng, len(rows)) for shape in shapes]
+    also = [_later(partial(_drawn, table, rows, n_trace=shape[0], n_ref=shape[1]), rng, len(rows)) for shape in shapes]
     again = _Replicates(
         table, to_learn, _Groups.of(table, seen), _Groups.of(table, unseen), name, instances, stream(own, "replicates")
     )
@@ -328,13 +324,8 @@ def _how(name: ModelName, table: Table) -> str:
             "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
             "these figures a little; one instance against one"
         )
-    folds = _folds(len(np.unique(table.group)))
+    folds = count_folds(len(np.unique(table.group)))
     return f"cross-fitting: {folds} folds of sources, each scored by a model {name.kind.of_others}, one instance against one"
-
-
-def _folds(groups: int) -> int:
-    """As `deal_folds` deals them."""
-    return max(2, min(FOLDS, groups // 2))
 
 
 def _drawn(
@@ -355,10 +346,6 @@ def _drawn(
     group = table.group[rows] if group is None else group
     some, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=n_ref is not None)
     return Part(table.values[rows[some]], source[some], is_trace, group[some])
-
-
-def _shaped(table: Table, rows: Index, shape: Shape, rng: np.random.Generator) -> Part:
-    return _drawn(table, rows, rng, *shape)
 
 
 def _require_pairs(table: Table, rows: Index, instances: Shape) -> None:
@@ -475,7 +462,7 @@ class _Replicates:
         some = np.isin(groups.of_source, chosen)
         found = int((groups.n_instances[some] >= sum(self.instances)).sum())
         # one more than there are folds: two of them are in one fold
-        if found <= (needed := 1 if self.name.kind.is_trained else _folds(len(chosen))):
+        if found <= (needed := 1 if self.name.kind.is_trained else count_folds(len(chosen))):
             raise LindleyError(
                 f"{self.table.name}: the calibration of a replicate is fitted on half of the sources, and {found} of these "
                 f"have the measurements for a pair, where it takes {needed + 1} at least. Give more sources with replicates, "

@@ -65,7 +65,7 @@ def join_tables(
     problems = [problem for i in range(1, len(tables)) for problem in _other_features(tables[0], tables[i], names[i])]
     if problems:
         raise TableError(problems)
-    alike = [_in_order(each, tables[0].features) for each in tables]
+    alike = [each.with_features([each.features.index(name) for name in tables[0].features]) for each in tables]
     units, findings = _units(alike, names)
     converted = [in_units(each, units) for each in alike]
     alike = [each for each, _ in converted]
@@ -148,23 +148,11 @@ def _other_features(first: Table, table: Table, name: str) -> list[Finding]:
     return [Finding("error", "other-features", f"{' and '.join(told)}, unlike {first.name}", fix, name)]
 
 
-def _in_order(table: Table, features: tuple[str, ...]) -> Table:
-    """The same table with its features in another order."""
-    if table.features == features:
-        return table
-    order = [table.features.index(each) for each in features]
-    raw = None if table.raw is None else table.raw[:, [*order, *range(len(order), table.raw.shape[1])]]
-    units = tuple(table.units[place] for place in order)
-    return replace(table, values=table.values[:, order], features=features, units=units, raw=raw)
-
-
 def _units(tables: Sequence[Table], names: Sequence[str]) -> tuple[Units, list[Finding]]:
     """The units of all columns, those of the first table that gives one, and an error for every one that is of two kinds."""
-    reference = tables[0].transform.reference
-    columns = (*tables[0].features, *([] if reference is None else [reference]))
     units: list[str | None] = []
     findings = []
-    for place, column in enumerate(columns):
+    for place, column in enumerate(tables[0].columns):
         told = [(name, unit) for name, each in zip(names, tables, strict=True) if (unit := each.column_units[place])]
         units.append(told[0][1] if told else None)
         if any(power_between(unit, told[0][1]) is None for _, unit in told):
