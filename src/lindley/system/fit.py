@@ -63,7 +63,7 @@ Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What one run of a fit may look at: transformed instances, not standardised.
+    """What one run of a fit uses: transformed instances, not standardised.
 
     They are drawn whenever they are asked for: a hundred replicates of a large table would not fit into memory together.
     """
@@ -360,8 +360,8 @@ def cross_fitted(
 ) -> list[Callable[[], LLRs]]:
     """LLRs of the pairs inside every fold, by a model of the other folds, when asked for; groups of sources stay in one fold.
 
-    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several that are
-    kept apart; a model learns from all instances of the other folds.
+    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several;
+    a model learns from all instances of the other folds.
     """
     fold = deal_folds(everything.groups, rng)
 

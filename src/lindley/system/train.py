@@ -1,11 +1,11 @@
 """Train a system on a table: the model, how sure it is, and what its validation pairs support.
 
-A model that is fitted at once needs no sources kept from it. It is *cross-fitted*: the sources are dealt into folds, each fold
+A model that is fitted without validation sources is *cross-fitted*: the sources are dealt into folds, each fold
 is scored by a model of the others, and all those LRs together give the calibration, the bounds and the validation figures; the
-system itself is fitted on all sources. A network stops on sources that it has not seen, so a share of them is kept for that,
-and its figures on them flatter it a little.
+system itself is fitted on all sources. The training of a network stops by its figures on a share of the sources that
+it does not learn from, which flatters these figures a little.
 
-How sure the system is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
+Replicates estimate how uncertain the parameters are: the same model fitted on sources (or groups of sources) drawn
 with replacement, or on half of the sources; and calibrated on held-out pairs of these.
 """
 
@@ -87,7 +87,7 @@ def train(
         device: where a network is trained, cpu or cuda.
         private: learn from sources that were moved at random (`disguised`), so that the system holds the mean of none of them;
             nor does it hold digests of their measurements. It is another one every time.
-        progress: told what is done.
+        progress: called with the model, what is being done, and the share that is done.
 
     Raises:
         LindleyError: if the table has too few sources, or the model cannot be explained in a case.
@@ -185,7 +185,7 @@ class Trained:
     stage: Stage
     kept: Rows  # (rows,) of the table
     how: str  # the pairs were held out
-    shapes: tuple[tuple[int, int], ...] = ()  # trace and ref instances of the further pairs of the stage
+    shapes: tuple[Shape, ...] = ()  # trace and ref instances of the further pairs of the stage
 
 
 def fit_table(
@@ -247,7 +247,7 @@ def fit_table(
     return Trained(stage, kept, _how(name, table), shapes)
 
 
-def shapes_in(source: NDArray[np.str_]) -> tuple[tuple[int, int], ...]:
+def shapes_in(source: NDArray[np.str_]) -> tuple[Shape, ...]:
     """The numbers of trace and ref instances beside 1 × 1 that a table has enough of: up to six in all.
 
     Enough: half of the sources that give a 1 × 1 pair, and twenty of them at least, have that many instances.

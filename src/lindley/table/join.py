@@ -153,16 +153,16 @@ def _units(tables: Sequence[Table], names: Sequence[str]) -> tuple[Units, list[F
     units: list[str | None] = []
     findings = []
     for place, column in enumerate(tables[0].columns):
-        told = [(name, unit) for name, each in zip(names, tables, strict=True) if (unit := each.column_units[place])]
-        units.append(told[0][1] if told else None)
-        if any(power_between(unit, told[0][1]) is None for _, unit in told):
-            message = f"the values are in {' and in '.join(f'{unit} ({name})' for name, unit in told)}"
-            fix = f"Convert them to {told[0][1]}, and say so where the table gives the unit"
+        given = [(name, unit) for name, each in zip(names, tables, strict=True) if (unit := each.column_units[place])]
+        units.append(given[0][1] if given else None)
+        if any(power_between(unit, given[0][1]) is None for _, unit in given):
+            message = f"the values are in {' and in '.join(f'{unit} ({name})' for name, unit in given)}"
+            fix = f"Convert them to {given[0][1]}, and say so where the table gives the unit"
             findings.append(Finding("error", "other-unit", message, fix, column=column))
-        elif told and len(told) < len(tables):
-            silent = [name for name in names if name not in dict(told)]
-            message = f"{listing(silent, 4)} gives no unit, and {told[0][0]} gives {told[0][1]}"
-            fix = f"Make sure that all are in {told[0][1]}"
+        elif given and len(given) < len(tables):
+            silent = [name for name in names if name not in dict(given)]
+            message = f"{listing(silent, 4)} gives no unit, and {given[0][0]} gives {given[0][1]}"
+            fix = f"Make sure that all are in {given[0][1]}"
             findings.append(Finding("warning", "unit-not-given", message, fix, column=column))
     return tuple(units), findings
 
