@@ -49,7 +49,7 @@ SPARE = 6
 """… and rows beyond one of each source, below which nothing is said of rows."""
 FEW = 3
 """Sources that may be wrong at once, and do not hide each other."""
-_CELLS = 1 << 16  # that are looked at together
+_CELLS = 1 << 15  # that are looked at together
 _MOST = 1000  # sources of equal size whose means are looked for one by one
 
 
