@@ -49,7 +49,7 @@ SPARE = 6
 """… and rows beyond one of each source, below which nothing is said of rows."""
 FEW = 3
 """Sources that may be wrong at once, and do not hide each other."""
-_CELLS = 1 << 15  # that are looked at together
+_CELLS = 1 << 16  # that are looked at together
 _MOST = 1000  # sources of equal size whose means are looked for one by one
 
 
@@ -400,11 +400,7 @@ def check_summaries(data: Measurements, *, allowed: bool = False, of_a_case: boo
         return []
     some = values[:: -(-len(values) // 1000)]
     step = _last_digit(some).min(axis=0) + 1e-9 * np.abs(some).max(axis=0)
-    several = [
-        values[rows] for _, rows in sources.by_size(3)
-    ]  # less the mean of the others: n/(n − 1) times that of all
-    away = [(x - x.mean(axis=1, keepdims=True)) * (x.shape[1] / (x.shape[1] - 1)) for x in several]
-    usual = _usual(np.concatenate([x.reshape(-1, values.shape[1]) for x in away]))
+    usual = _usual(np.concatenate([_from_others(values[rows]) for _, rows in sources.by_size(3)]))
     if _chance(step, usual, len(values)) > BY_CHANCE:
         return []
     best = np.argsort(step / usual)[:8]  # the features in which chance agrees least
@@ -446,6 +442,13 @@ def _chance(step: Floats, usual: Floats, rows: int) -> float:
     """
     agree = np.where((usual > step) & np.isfinite(usual), 0.8 * step / usual, 1.0)
     return float(6 * rows * np.prod(agree))
+
+
+def _from_others(values: Floats) -> Floats:
+    """Every measurement less the mean of the others of its source (source, measurement, feature), as (rows, feature)."""
+    size = values.shape[1]
+    away = (values - values.mean(axis=1, keepdims=True)) * (size / (size - 1))
+    return np.asarray(away.reshape(-1, values.shape[2]))
 
 
 def _statistics(values: Floats) -> Iterator[Floats]:
