@@ -21,7 +21,7 @@ _NO_NUMBERS = {"b": "a truth value", "c": "a complex number", "M": "a date", "m"
 def as_numbers(data: Any, what: str) -> NDArray[np.float64]:
     """An array of float64, with NaN where a value is masked or missing; ``what`` names it in errors.
 
-    Of its own, numpy makes numbers of truth values, dates and texts such as ``2_63`` too, and forgets masks.
+    Refuse what numpy alone makes numbers of: truth values, dates and texts such as ``2_63``.
 
     >>> as_numbers([[2.9, None], np.ma.array([3, 4], mask=[True, False])], "trace 1").tolist()
     [[2.9, nan], [nan, 4.0]]
@@ -53,7 +53,7 @@ def _is_number(kind: type) -> bool:
 
 
 def _number(cell: Any, what: str) -> float:
-    """A number of an array of objects; those of pandas and numpy have names of their own for what is missing."""
+    """A cell of an array of objects as a number; NaN for what pandas and numpy call missing."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return math.nan
     if not _is_number(type(cell)):

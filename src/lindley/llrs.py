@@ -28,7 +28,7 @@ class LLRs:
 
     A weight counts how often a pair occurs: a bootstrap over sources sets it, the compression of many pairs into few
     bins does, and so does the share of mates (`lindley.table.splits`). ``None`` is a weight of one each. Values are finite;
-    infinities and NaN are refused here, once, so that no later step has to look for them.
+    infinities and NaN are refused.
     """
 
     same: Floats  # (n_same,)

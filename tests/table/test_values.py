@@ -153,6 +153,19 @@ def test_a_code_among_other_values_is_one_too() -> None:
     assert rows(told) == {10}
 
 
+def test_the_others_of_a_ratio_are_said_in_the_unit_of_the_measurements() -> None:
+    """A measurement that is rather far in every feature, and these divided by a reference of 100."""
+    values = concentrations()
+    values[4] *= 1.2
+    data = measurements(values, SOURCE, "log10")
+    (plain,) = (each for each in check_values(data, "log10") if 4 in each.rows)
+    (ratio,) = (
+        each for each in check_values(replace(data, transformed=data.transformed - 2), "log10") if 4 in each.rows
+    )
+    assert "a measurement of another source" in plain.message
+    assert plain.message == ratio.message
+
+
 def test_two_sources_a_thousand_times_too_high_do_not_hide_each_other() -> None:
     values = concentrations()
     values[(SOURCE == 7) | (SOURCE == 20)] *= 1000

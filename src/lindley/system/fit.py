@@ -1,6 +1,6 @@
 """From a name and sources to a fitted system: the one place where that happens.
 
-Every door hands over *material*: what each run learns from, the sources that are kept from it, and pairs to calibrate on. They
+The caller gives *material*: what each run learns from, sources that it does not learn from, and pairs to calibrate on. Callers
 differ in where they take it from. An experiment splits a table three ways, many times (`lindley.experiment.work`); a training
 for casework and the interfaces of other programs have one set of sources, and make the material of it
 (`lindley.system.train`).
@@ -43,6 +43,7 @@ __all__ = [
     "Material",
     "Settings",
     "Stage",
+    "count_folds",
     "cross_fitted",
     "deal_folds",
     "fit_family",
@@ -62,7 +63,7 @@ Learn = Callable[[Part], tuple[PairModel, Callable[[Part], Part]]]
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What one run of a fit may look at: transformed instances, not standardised.
+    """What one run of a fit uses: transformed instances, not standardised.
 
     They are drawn whenever they are asked for: a hundred replicates of a large table would not fit into memory together.
     """
@@ -262,7 +263,7 @@ class _Family:
         found = tuple(partial(_by_one, system.point, draw) for draw in also)
         if any(_n_pairs(part) > MANY_PAIRS for part in pairs.values()):
             each = ((take_runs(system.model, [run]), part) for run, part in pairs.items())
-            return tuple(_held_out([one], one[1].mates) for one in each), found
+            return tuple(_held_out([one]) for one in each), found
         model, parts = take_runs(system.model, list(pairs)), list(pairs.values())
         matrices = score_runs(model, [part.trace for part in parts], [part.ref for part in parts], settings)
         return tuple(part.llrs(llr) for llr, part in zip(matrices, parts, strict=True)), found
@@ -341,12 +342,16 @@ class _Drawn(Sequence[Part]):
         return _Drawn(self.draws[at]) if isinstance(at, slice) else self.draws[at]()
 
 
-def deal_folds(group: NDArray[np.str_], rng: np.random.Generator, folds: int = FOLDS) -> NDArray[np.intp]:
+def count_folds(groups: int) -> int:
+    """Into how many folds so many groups are dealt: two at least, and otherwise two groups in each."""
+    return max(2, min(FOLDS, groups // 2))
+
+
+def deal_folds(group: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.intp]:
     """The fold of every row: groups in random order are dealt out in turn."""
     groups, code = np.unique(group, return_inverse=True)
-    folds = max(2, min(folds, len(groups) // 2))
     fold = np.empty(len(groups), dtype=np.intp)
-    fold[np.argsort(rng.random(len(groups)), kind="stable")] = np.arange(len(groups)) % folds
+    fold[np.argsort(rng.random(len(groups)), kind="stable")] = np.arange(len(groups)) % count_folds(len(groups))
     return fold[code]
 
 
@@ -355,8 +360,8 @@ def cross_fitted(
 ) -> list[Callable[[], LLRs]]:
     """LLRs of the pairs inside every fold, by a model of the other folds, when asked for; groups of sources stay in one fold.
 
-    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several that are
-    kept apart; a model learns from all instances of the other folds.
+    ``pairs`` are traces and refs of sources of ``everything``, perhaps not of all of them, in one part or in several;
+    a model learns from all instances of the other folds.
     """
     fold = deal_folds(everything.groups, rng)
 
@@ -377,7 +382,7 @@ def cross_fitted(
             raise LindleyError(
                 "cross-fitting needs folds that hold a source measured twice beside another one: give more sources."
             )
-        return _held_out(folds, part.mates)
+        return _held_out(folds)
 
     return [partial(held_out, draw) for draw in pairs]
 
@@ -387,13 +392,13 @@ def _n_pairs(*parts: Part) -> int:
 
 
 def _by_one(model: PairModel, draw: Draw) -> LLRs:
-    part = draw()
-    return _held_out([(model, part)], part.mates)
+    return _held_out([(model, draw())])
 
 
-def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> LLRs:
+def _held_out(folds: Sequence[tuple[PairModel, Part]]) -> LLRs:
     """The LLRs of all pairs inside every fold, each by its model of one run; in fine bins where there are `MANY_PAIRS`."""
     parts = [part for _, part in folds]
+    mates = parts[0].mates
     if _n_pairs(*parts) <= MANY_PAIRS:
         same, different, is_mate = [], [], []
         for model, part in folds:
@@ -401,7 +406,7 @@ def _held_out(folds: Sequence[tuple[PairModel, Part]], mates: float | None) -> L
             same.append(llr[here])
             different.append(llr[~here])
             is_mate.append(part.mates_among(slice(None), slice(None))[~here])
-        of_mates = None if mates is None else weigh_mates(np.concatenate(is_mate), mates)
+        of_mates = weigh_mates(np.concatenate(is_mate), mates)
         return LLRs(
             np.concatenate(same), np.concatenate(different), None, of_mates, tuple(part.names for part in parts)
         )

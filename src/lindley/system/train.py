@@ -1,11 +1,11 @@
 """Train a system on a table: the model, how sure it is, and what its validation pairs support.
 
-A model that is fitted at once needs no sources kept from it. It is *cross-fitted*: the sources are dealt into folds, each fold
+A model that is fitted without validation sources is *cross-fitted*: the sources are dealt into folds, each fold
 is scored by a model of the others, and all those LRs together give the calibration, the bounds and the validation figures; the
-system itself is fitted on all sources. A network stops on sources that it has not seen, so a share of them is kept for that,
-and its figures on them flatter it a little.
+system itself is fitted on all sources. The training of a network stops by its figures on a share of the sources that
+it does not learn from, which flatters these figures a little.
 
-How sure the system is of its parameters is told by replicates: the same model fitted on sources (or groups of sources) drawn
+Replicates estimate how uncertain the parameters are: the same model fitted on sources (or groups of sources) drawn
 with replacement, or on half of the sources; and calibrated on held-out pairs of these.
 """
 
@@ -30,7 +30,7 @@ from lindley.models.blocks import pieces
 from lindley.models.classical import ROWS, estimate_moments
 from lindley.models.two_level import item_squares
 from lindley.settings import setting
-from lindley.system.fit import DEFAULTS, FOLDS, Draw, Material, Settings, Stage, fit_family, telling_singular
+from lindley.system.fit import DEFAULTS, Draw, Material, Settings, Stage, count_folds, fit_family, telling_singular
 from lindley.system.kinds import DEFAULT_MODEL, GAUSSIANISERS
 from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
@@ -87,7 +87,7 @@ def train(
         device: where a network is trained, cpu or cuda.
         private: learn from sources that were moved at random (`disguised`), so that the system holds the mean of none of them;
             nor does it hold digests of their measurements. It is another one every time.
-        progress: told what is done.
+        progress: called with the model, what is being done, and the share that is done.
 
     Raises:
         LindleyError: if the table has too few sources, or the model cannot be explained in a case.
@@ -111,9 +111,8 @@ def train(
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
     with telling_singular(name, table):
-        list(
-            estimate_moments([_drawn(table, np.arange(len(table.values)), None)])
-        )  # tells of shrinkage, of all sources
+        # warns of shrinkage, of all sources
+        list(estimate_moments([_drawn(table, np.arange(len(table.values)), None)]))
     to_learn = disguised(table, np.random.default_rng()) if private else table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -133,6 +132,7 @@ def train(
     metrics: dict[str, Any] = {key: float(v) if np.isfinite(v) else None for key, v in summary(llrs).items()}
     interval = bootstrap_llrs(llrs, seed=seed)
     metrics["cllr_interval"] = None if interval is None else [interval.lower, interval.upper]
+    converted = [str(each) for each in table.findings if each.code == "unit-converted"]
     about = {
         "model": str(name),
         "created": today(),
@@ -146,11 +146,7 @@ def train(
             "groups": len(np.unique(table.group)),
             "rows": len(table.values),
             "files": [_origin(each) for each in table.parts or (table,)],
-            **(
-                {"converted": noted}
-                if (noted := [f"{x}" for x in table.findings if x.code == "unit-converted"])
-                else {}
-            ),
+            **({"converted": converted} if converted else {}),
         },
         "validation": {
             "how": trained.how,
@@ -189,7 +185,7 @@ class Trained:
     stage: Stage
     kept: Rows  # (rows,) of the table
     how: str  # the pairs were held out
-    shapes: tuple[tuple[int, int], ...] = ()  # trace and ref instances of the further pairs of the stage
+    shapes: tuple[Shape, ...] = ()  # trace and ref instances of the further pairs of the stage
 
 
 def fit_table(
@@ -239,7 +235,7 @@ def fit_table(
         _require_pairs(table, rows, instances)
         pairs = _later(lambda rng: _drawn(table, rows, rng, *instances), stream(own, "pairs"), len(rows))
     shapes, rng = shapes_in(table.source[rows]) if validated else (), stream(own, "shapes")
-    also = [_later(partial(_shaped, table, rows, shape), rng, len(rows)) for shape in shapes]
+    also = [_later(partial(_drawn, table, rows, n_trace=shape[0], n_ref=shape[1]), rng, len(rows)) for shape in shapes]
     again = _Replicates(
         table, to_learn, _Groups.of(table, seen), _Groups.of(table, unseen), name, instances, stream(own, "replicates")
     )
@@ -251,7 +247,7 @@ def fit_table(
     return Trained(stage, kept, _how(name, table), shapes)
 
 
-def shapes_in(source: NDArray[np.str_]) -> tuple[tuple[int, int], ...]:
+def shapes_in(source: NDArray[np.str_]) -> tuple[Shape, ...]:
     """The numbers of trace and ref instances beside 1 × 1 that a table has enough of: up to six in all.
 
     Enough: half of the sources that give a 1 × 1 pair, and twenty of them at least, have that many instances.
@@ -328,13 +324,8 @@ def _how(name: ModelName, table: Table) -> str:
             "a third of the sources, kept from training; the training stopped where it did best on them, which flatters "
             "these figures a little; one instance against one"
         )
-    folds = _folds(len(np.unique(table.group)))
+    folds = count_folds(len(np.unique(table.group)))
     return f"cross-fitting: {folds} folds of sources, each scored by a model {name.kind.of_others}, one instance against one"
-
-
-def _folds(groups: int) -> int:
-    """As `deal_folds` deals them."""
-    return max(2, min(FOLDS, groups // 2))
 
 
 def _drawn(
@@ -355,10 +346,6 @@ def _drawn(
     group = table.group[rows] if group is None else group
     some, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=n_ref is not None)
     return Part(table.values[rows[some]], source[some], is_trace, group[some])
-
-
-def _shaped(table: Table, rows: Index, shape: Shape, rng: np.random.Generator) -> Part:
-    return _drawn(table, rows, rng, *shape)
 
 
 def _require_pairs(table: Table, rows: Index, instances: Shape) -> None:
@@ -475,7 +462,7 @@ class _Replicates:
         some = np.isin(groups.of_source, chosen)
         found = int((groups.n_instances[some] >= sum(self.instances)).sum())
         # one more than there are folds: two of them are in one fold
-        if found <= (needed := 1 if self.name.kind.is_trained else _folds(len(chosen))):
+        if found <= (needed := 1 if self.name.kind.is_trained else count_folds(len(chosen))):
             raise LindleyError(
                 f"{self.table.name}: the calibration of a replicate is fitted on half of the sources, and {found} of these "
                 f"have the measurements for a pair, where it takes {needed + 1} at least. Give more sources with replicates, "

@@ -138,8 +138,8 @@ def frame_grid(data: Any, reading: Reading) -> tuple[Grid, list[Finding], Readin
         named[role] = role
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
-        raise LindleyError(f"all columns need as many rows, and they have others: {told}")
+        counts = ", ".join(f"'{name}' {length}" for name, length in lengths.items())
+        raise LindleyError(f"all columns need as many rows, and they have others: {counts}")
     cells = [NumberCells(each) if each.dtype.kind in "iuf" else each.tolist() for each in columns.values()]
     # text in a cell is judged as that of a file with commas between its columns
     findings: list[Finding] = []

@@ -65,7 +65,7 @@ def join_tables(
     problems = [problem for i in range(1, len(tables)) for problem in _other_features(tables[0], tables[i], names[i])]
     if problems:
         raise TableError(problems)
-    alike = [_in_order(each, tables[0].features) for each in tables]
+    alike = [each.with_features([each.features.index(name) for name in tables[0].features]) for each in tables]
     units, findings = _units(alike, names)
     converted = [in_units(each, units) for each in alike]
     alike = [each for each, _ in converted]
@@ -148,33 +148,21 @@ def _other_features(first: Table, table: Table, name: str) -> list[Finding]:
     return [Finding("error", "other-features", f"{' and '.join(told)}, unlike {first.name}", fix, name)]
 
 
-def _in_order(table: Table, features: tuple[str, ...]) -> Table:
-    """The same table with its features in another order."""
-    if table.features == features:
-        return table
-    order = [table.features.index(each) for each in features]
-    raw = None if table.raw is None else table.raw[:, [*order, *range(len(order), table.raw.shape[1])]]
-    units = tuple(table.units[place] for place in order)
-    return replace(table, values=table.values[:, order], features=features, units=units, raw=raw)
-
-
 def _units(tables: Sequence[Table], names: Sequence[str]) -> tuple[Units, list[Finding]]:
     """The units of all columns, those of the first table that gives one, and an error for every one that is of two kinds."""
-    reference = tables[0].transform.reference
-    columns = (*tables[0].features, *([] if reference is None else [reference]))
     units: list[str | None] = []
     findings = []
-    for place, column in enumerate(columns):
-        told = [(name, unit) for name, each in zip(names, tables, strict=True) if (unit := each.column_units[place])]
-        units.append(told[0][1] if told else None)
-        if any(power_between(unit, told[0][1]) is None for _, unit in told):
-            message = f"the values are in {' and in '.join(f'{unit} ({name})' for name, unit in told)}"
-            fix = f"Convert them to {told[0][1]}, and say so where the table gives the unit"
+    for place, column in enumerate(tables[0].columns):
+        given = [(name, unit) for name, each in zip(names, tables, strict=True) if (unit := each.column_units[place])]
+        units.append(given[0][1] if given else None)
+        if any(power_between(unit, given[0][1]) is None for _, unit in given):
+            message = f"the values are in {' and in '.join(f'{unit} ({name})' for name, unit in given)}"
+            fix = f"Convert them to {given[0][1]}, and say so where the table gives the unit"
             findings.append(Finding("error", "other-unit", message, fix, column=column))
-        elif told and len(told) < len(tables):
-            silent = [name for name in names if name not in dict(told)]
-            message = f"{listing(silent, 4)} gives no unit, and {told[0][0]} gives {told[0][1]}"
-            fix = f"Make sure that all are in {told[0][1]}"
+        elif given and len(given) < len(tables):
+            silent = [name for name in names if name not in dict(given)]
+            message = f"{listing(silent, 4)} gives no unit, and {given[0][0]} gives {given[0][1]}"
+            fix = f"Make sure that all are in {given[0][1]}"
             findings.append(Finding("warning", "unit-not-given", message, fix, column=column))
     return tuple(units), findings
 

@@ -281,10 +281,9 @@ def _select(table: Table, reading: Reading) -> Table:
     """A table that was read already: as it is, or in the features and the units of a system."""
     table = replace(table, name=reading.name or table.name)
     if reading.features is None:
-        reference, n = table.transform.reference, len(table.features)
-        names = (*table.features, *([] if reference is None else [reference]))
-        units = require_units(column_units(reading.units, names, table.column_units, reference is not None))
-        return replace(table, units=units[:n], reference_unit=None if reference is None else units[n])
+        divided, n = table.transform.reference is not None, len(table.features)
+        units = require_units(column_units(reading.units, table.columns, table.column_units, divided))
+        return replace(table, units=units[:n], reference_unit=units[n] if divided else None)
     if table.transform != reading.applied:
         logged = reading.transform != "none"
         raise LindleyError(
@@ -292,21 +291,12 @@ def _select(table: Table, reading: Reading) -> Table:
             f"{table.name} was read with {table.transform}. Read a file, and make sure that it holds measurements and not "
             "their logarithms; 'lindley data export' writes a named data set to one."
         )
-    n = len(table.features)
-    header = [
-        *table.header,
-        *([] if reading.reference is None else [with_unit(reading.reference, table.reference_unit)]),
-    ]
+    header = [*map(with_unit, table.columns, table.column_units)]
     places, problems = feature_places(header, reading.wanted, reading.required_units, table.name)
     if problems:
         raise TableError([*table.findings, *problems])
-    order = [place for place in places.values() if place < n]
-    raw = table.raw
-    if raw is not None:
-        raw = raw[:, [*order, *range(n, raw.shape[1])]]
-    units = tuple(table.units[place] for place in order)
-    chosen = replace(table, values=table.values[:, order], features=tuple(reading.features), units=units, raw=raw)
-    chosen, notes = in_units(chosen, reading.required_units)
+    chosen = table.with_features([place for place in places.values() if place < len(table.features)])
+    chosen, notes = in_units(replace(chosen, features=tuple(reading.features)), reading.required_units)
     return replace(chosen, findings=errors_first([*chosen.findings, *notes]))
 
 

@@ -118,14 +118,31 @@ class Table:
         return None if self.raw is None or self.transform.reference is None else self.raw[:, -1]
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The features, and the reference behind them, where there is one."""
+        reference = self.transform.reference
+        return self.features if reference is None else (*self.features, reference)
+
+    @property
     def column_units(self) -> tuple[str | None, ...]:
-        """Of the features, and of the reference behind them, where there is one."""
+        """Of the `columns`."""
         return self.units if self.transform.reference is None else (*self.units, self.reference_unit)
 
     @property
     def header(self) -> tuple[str, ...]:
         """The features with their units, as in ``K39 [ppm]``."""
         return tuple(map(with_unit, self.features, self.units))
+
+    def with_features(self, order: Sequence[int]) -> Table:
+        """The same table with the features at these places, in this order."""
+        n = len(self.features)
+        return replace(
+            self,
+            values=self.values[:, order],
+            features=tuple(self.features[place] for place in order),
+            units=tuple(self.units[place] for place in order),
+            raw=None if self.raw is None else self.raw[:, [*order, *range(n, self.raw.shape[1])]],
+        )
 
     def sha256(self) -> str:
         """A digest of the measurements and their labels: equal for equal data, whatever file held them."""
@@ -140,19 +157,20 @@ def in_units(table: Table, units: Units) -> tuple[Table, list[Finding]]:
     """A table with its columns, and the reference behind them, in these units where they are known; and notes on it."""
     before, n = table.column_units, len(table.features)
     now = tuple(unit or known for unit, known in zip(units, before, strict=True))
-    told = replace(table, units=now[:n], reference_unit=now[n] if now[n:] else table.reference_unit)
+    named = replace(table, units=now[:n], reference_unit=now[n] if now[n:] else table.reference_unit)
     if table.raw is None and table.transform.kind != "none":
         if any(map(power_between, before, now)):
             raise LindleyError(
                 f"{table.name} holds {table.transform} of values in other units: read it again in those wanted"
             )
-        return told, []
-    columns = (*table.features, *([] if table.transform.reference is None else [table.transform.reference]))
-    measured, findings = convert(table.values if table.raw is None else table.raw, columns, before, now, table.name)
+        return named, []
+    measured, findings = convert(
+        table.values if table.raw is None else table.raw, table.columns, before, now, table.name
+    )
     if table.raw is None:
-        return replace(told, values=measured), findings
+        return replace(named, values=measured), findings
     values = table.transform.apply(measured[:, :n], measured[:, n] if now[n:] else None) if findings else table.values
-    return replace(told, values=values, raw=measured), findings
+    return replace(named, values=values, raw=measured), findings
 
 
 def with_unit(name: str, unit: str | None) -> str:

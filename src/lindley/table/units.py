@@ -1,4 +1,4 @@
-"""The units of columns: in a header such as ``K39 [ppm]``, in a row under it, or told beside the table."""
+"""Read, compare and convert the units of columns: from a header such as ``K39 [ppm]``, a row under it, or a setting."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def plain_names(headers: Sequence[str]) -> tuple[tuple[str, ...], Units]:
 def given_units(
     units: str | Mapping[str, str] | Sequence[str | None] | None, features: Sequence[str], known: Units
 ) -> Units:
-    """The units of all features, as they are given beside those that headers tell.
+    """The units of all features: ``known`` ones, of headers, and those given in a setting.
 
     ``units`` is one for all features (``ppm``), some by name (``K39=ppm,Fe57=%``, or a dictionary), or one for each.
 
@@ -213,7 +213,7 @@ def column_units(
 ) -> Units:
     """The units of the features and, where they are ``divided`` by one, of the reference behind them, as in `given_units`.
 
-    One unit for all is the reference's too, unless its header tells another; a list may leave the reference out.
+    One unit for all holds for the reference too, unless its header has a unit; a list may leave the reference out.
 
     >>> column_units("ppm", ["K39", "Si28"], (None, "%"), divided=True)
     ('ppm', '%')

@@ -1,14 +1,13 @@
-"""Numbers that are no measurements, though each of them is a number, and tables that want a logarithm.
+"""Find numbers that are probably no measurements, rows that summarise others, and tables that need a logarithm.
 
-A slipped decimal, -999 for "not detected", a source in another unit, a row of means. All is judged by how far measurements of
-one source usually lie from each other, or sources from their median; both by medians, which a few wrong values do not move.
+Measurements are compared with the others of their source, and sources with all others, in units of the usual deviation. Both
+are medians, which a few wrong values do not move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +25,16 @@ Places = NDArray[np.intp]
 
 FAR = 10.0
 """Times the usual deviation from which a measurement is far from the others of its source, or a source from all others (more
-in small tables, where nobody knows well what is usual) …"""
+in small tables, whose usual deviation is uncertain) …"""
 TAIL = 5.0
 """… if it is also so many times further than 99 % of them in its column. Tails are heavy: of 4,610 sources of fourteen public
-tables, 46 hold a measurement that is told of, by this or the next (28 of them in one table), and one source is."""
+tables, 46 hold a measurement that is reported, by this or the next (28 of them in one table), and one is reported itself."""
 WIDE = 5.0
 """Times the usual deviation, and beyond 99 % of them, that a measurement is from the others in half of its features at once."""
 FITS = 4.0
 """Times the usual deviation within which a measurement agrees with the others, once its decimal is put back."""
-APART = 2.0
-"""Standard deviations between sources beyond the range of all others, on half of the features at once: a source of its own."""
+BEYOND = 2.0
+"""Standard deviations between sources that a source is beyond the range of all others, in half of the features at once."""
 REPEATED = 3
 """Cells of a column that hold one and the same value far from all others: a code, and no measurement."""
 BY_CHANCE = 0.01
@@ -54,23 +53,13 @@ _CELLS = 1 << 16  # that are looked at together
 _MOST = 1000  # sources of equal size whose means are looked for one by one
 
 
-@dataclass(frozen=True, eq=False)
 class _Sources:
-    """The rows of a table by their sources."""
+    """The rows of a table by their sources: ``codes`` (rows,) from 0, and ``counts`` (sources,)."""
 
-    codes: Places  # the source of every row, from 0
-
-    @cached_property
-    def counts(self) -> Places:
-        return np.bincount(self.codes)
-
-    @cached_property
-    def order(self) -> Places:
-        return np.argsort(self.codes, kind="stable")
-
-    @cached_property
-    def start(self) -> Places:
-        return np.cumsum(self.counts) - self.counts
+    def __init__(self, data: Measurements) -> None:
+        _, self.codes, self.counts = np.unique(data.labels.source, return_inverse=True, return_counts=True)
+        self.order = np.argsort(self.codes, kind="stable")
+        self.start = np.cumsum(self.counts) - self.counts
 
     def by_size(self, least: int = 1) -> Iterator[tuple[Places, Places]]:
         """Sources with equally many measurements, and their rows (source, measurement) in the order of the table."""
@@ -90,13 +79,10 @@ class _Sources:
             if size < 2:
                 continue
             rank = np.argsort(turn, axis=1)
-            middle = np.zeros_like(ordered)
-            for place in (
-                (size - 2) // 2,
-                (size - 1) // 2,
-            ):  # among the others; one further where it is itself before them
-                middle += np.where(rank <= place, ordered[:, [place + 1]], ordered[:, [place]]) / 2
-            others[rows] = middle
+            others[rows] = 0.0
+            # of the others: one place further where the measurement itself stands before them
+            for place in ((size - 2) // 2, (size - 1) // 2):
+                others[rows] += np.where(rank <= place, ordered[:, [place + 1]], ordered[:, [place]]) / 2
         return own, others
 
 
@@ -119,14 +105,13 @@ def _tail(deviations: Floats, besides: int) -> Floats:
 def check_values(data: Measurements, transform: TransformKind = "none") -> list[Finding]:
     """Codes in place of values, measurements far from the others of their source, and sources far from all others."""
     codes = _codes(data)
-    sources = _Sources(np.unique(data.labels.source, return_inverse=True)[1])
+    sources = _Sources(data)
     coded = [data.features.index(str(finding.column)) for finding in codes]
     usable = np.isfinite(data.transformed).all(axis=0) & ~leaves_range(data.transformed)
     places = np.setdiff1d(np.flatnonzero(usable), coded)
     if not len(places):
         return codes
-    cells: list[_Cell] = []
-    wide = _Wide(len(data.raw))
+    cells = _Cells(data, sources, len(places))
     medians = np.empty((len(sources.counts), len(places)))
     relative = np.zeros(len(places), dtype=bool)
     block = max(1, _CELLS // len(data.raw))
@@ -135,12 +120,8 @@ def check_values(data: Measurements, transform: TransformKind = "none") -> list[
         values, relative[part] = _natural(data, sources, places[part], transform)
         medians[:, part], others = sources.medians(values)
         if len(data.raw) >= len(sources.counts) + SPARE:
-            cells += _far_cells(
-                data, sources, places[part], values, others, medians[:, part], relative[part], wide, codes
-            )
-    known = {cell.row for cell in cells}
-    cells += [cell for cell in wide.cells(data, sources, relative, places) if cell.row not in known]
-    return codes + _far_rows(data, cells) + _far_sources(data, sources, places, medians, relative)
+            cells.add(places[part], values, others, medians[:, part], relative[part])
+    return codes + cells.findings() + _far_sources(data, sources, places, medians, relative)
 
 
 def _natural(
@@ -152,107 +133,103 @@ def _natural(
     values = data.raw[:, places]
     relative = np.asarray((values > 0).all(axis=0))
     if relative.any():
-        growth = _growth(values[:, relative], sources)
-        relative[relative] = (growth.correlation > growth.limit) & (growth.power > GROWS)
+        correlation, level, scatter, limit = _growth(values[:, relative], sources)
+        relative[relative] = (correlation > limit) & (scatter > GROWS * level)
         values[:, relative] = np.log(values[:, relative])
     return values, relative
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     """A measurement that is far from the others of its source."""
 
+    times: float  # the usual deviation
     row: int
     place: int
-    value: float
-    others: float
-    times: float  # as far as is usual
+    others: float  # the median of the others
     mark: str  # what it may be
 
 
-class _Wide:
-    """Measurements that are rather far from the others of their source in many features: in how many, and most in which."""
+class _Cells:
+    """Search some features at a time for measurements that are far from the others of their source.
 
-    def __init__(self, rows: int) -> None:
-        self.count, self.place = np.zeros(rows, dtype=np.intp), np.zeros(rows, dtype=np.intp)
-        self.times, self.others = np.zeros(rows), np.zeros(rows)
-
-    def add(self, places: Places, times: Floats, others: Floats, far: NDArray[np.bool_]) -> None:
-        """Further features; ``times`` the usual deviation from the median of ``others`` (rows, feature)."""
-        self.count += far.sum(axis=1)
-        times = np.nan_to_num(times)
-        most = times.argmax(axis=1)
-        further = times.max(axis=1) > self.times
-        rows = np.flatnonzero(further)
-        self.place[rows], self.times[rows] = places[most[rows]], times[rows, most[rows]]
-        self.others[rows] = others[rows, most[rows]]
-
-    def cells(
-        self, data: Measurements, sources: _Sources, relative: NDArray[np.bool_], places: Places
-    ) -> Iterator[_Cell]:
-        """Those that are so in half of all features; of a source those that are furthest."""
-        logs = dict(zip(places.tolist(), relative.tolist(), strict=True))
-        for row in np.flatnonzero(self.count >= max(2, len(places) / 2)).tolist():
-            if self.times[row] > 0.75 * self.times[sources.codes == sources.codes[row]].max():
-                place, others = int(self.place[row]), float(self.others[row])
-                if logs[place]:  # natural ones of what the transform was taken of
-                    others = float(np.exp(others)) if others < 700 else np.inf
-                mark = f", and {self.count[row]} of {len(places)} features are: a measurement of another source?"
-                yield _Cell(row, place, float(data.raw[row, place]), others, float(self.times[row]), mark)
-
-
-def _far_cells(
-    data: Measurements,
-    sources: _Sources,
-    places: Places,
-    values: Floats,
-    others: Floats,
-    medians: Floats,
-    relative: NDArray[np.bool_],
-    wide: _Wide,
-    codes: list[Finding],
-) -> list[_Cell]:
-    """Measurements far from the others of their source; of one source in one column those that are furthest.
-
-    Codes that stand among other values are added to ``codes``.
+    One may be far in a single feature, or less far in half of all ``n_features``. Codes among other values are found here too.
     """
-    known = np.isfinite(others[:, 0])
-    away = values - others
-    usual, tail = _usual(away[known]), _tail(away[known], FEWEST)
-    slipped = np.zeros(values.shape, dtype=bool)
-    limit = FAR * (1 + FEWEST / (len(values) - len(medians))) * usual
-    with np.errstate(invalid="ignore", over="ignore"):
-        jump = np.abs(away) > limit
-        for power in (-3, -2, -1, 1, 2, 3):
-            put_back = np.where(relative, away - power * np.log(10), values * 10.0**-power - others)
-            slipped |= jump & (np.abs(put_back) < FITS * usual)
-        # where 0 is near, or the scatter is large, anything agrees
-        slipped &= np.where(relative, np.log(10), np.abs(others)) > 5 * FITS * usual
-        hits = (np.abs(away) > np.maximum(limit, TAIL * tail)) | slipped
-        wide.add(places, np.abs(away) / usual, others, np.abs(away) > np.maximum(WIDE / FAR * limit, tail))
-    found = []
-    centre = np.median(medians, axis=0)
-    own = np.abs(values - medians[sources.codes]) > limit / 2  # of two, each is half as far from their median
-    for column, place in enumerate(places.tolist()):
-        if code := _codes_among(data, place, sources, own[:, column]):
-            codes.append(code)
-            hits[:, column] = False
-    for row, column in np.argwhere(hits).tolist():
-        of_source = np.flatnonzero(sources.codes == sources.codes[row])
-        least = np.abs(away[of_source, column]).max()
-        if len(of_source) == 2:  # one of them is wrong: the one that is further from all sources
-            both = np.abs(values[of_source, column] - centre[column])
-            if both.max() > np.abs(values[row, column] - centre[column]):
+
+    def __init__(self, data: Measurements, sources: _Sources, n_features: int) -> None:
+        self.data, self.sources, self.n_features = data, sources, n_features
+        self.codes: list[Finding] = []
+        self.cells: list[_Cell] = []
+        rows = len(data.raw)
+        self.count = np.zeros(rows, dtype=np.intp)  # of the features in which a row is rather far
+        # of every row, the feature in which it is furthest
+        self.times, self.others, self.place = np.zeros(rows), np.zeros(rows), np.zeros(rows, dtype=np.intp)
+
+    def add(self, places: Places, values: Floats, others: Floats, medians: Floats, relative: NDArray[np.bool_]) -> None:
+        """Look at features in ``places``: values and medians of the others (row, feature), medians (source, feature)."""
+        known = np.isfinite(others[:, 0])
+        away = values - others
+        size = np.abs(away)
+        usual, tail = _usual(away[known]), _tail(away[known], FEWEST)
+        slipped = np.zeros(values.shape, dtype=bool)
+        limit = FAR * (1 + FEWEST / (len(values) - len(medians))) * usual
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            for power in (-3, -2, -1, 1, 2, 3):
+                put_back = np.where(relative, away - power * np.log(10), values * 10.0**-power - others)
+                slipped |= (size > limit) & (np.abs(put_back) < FITS * usual)
+            # where 0 is near, or the scatter is large, anything agrees
+            slipped &= np.where(relative, np.log(10), np.abs(others)) > 5 * FITS * usual
+            hits = (size > np.maximum(limit, TAIL * tail)) | slipped
+            times = np.nan_to_num(size / usual)
+            middle = np.where(relative, self.data.raw[:, places] / np.exp(away), others)
+            self.count += (size > np.maximum(WIDE / FAR * limit, tail)).sum(axis=1)
+        most = times.argmax(axis=1)
+        rows = np.flatnonzero(times.max(axis=1) > self.times)
+        at = rows, most[rows]
+        self.times[rows], self.others[rows], self.place[rows] = times[at], middle[at], places[at[1]]
+
+        own = np.abs(values - medians[self.sources.codes]) > limit / 2  # of two, each is half as far from their median
+        for column, place in enumerate(places.tolist()):
+            if code := _codes_among(self.data, place, self.sources, own[:, column]):
+                self.codes.append(code)
+                hits[:, column] = False
+        from_all = np.abs(values - np.median(medians, axis=0))
+        for row, column in np.argwhere(hits).tolist():
+            of_source = np.flatnonzero(self.sources.codes == self.sources.codes[row])
+            # of two measurements, the one further from all sources is wrong; else the others of a good one hold the bad one
+            by, share = (from_all, 1.0) if len(of_source) == 2 else (size, 0.75)
+            if by[row, column] < share * by[of_source, column].max():
                 continue
-        elif np.abs(away[row, column]) < 0.75 * least:  # the others of a good one hold the bad one
-            continue
-        value, far = float(data.raw[row, places[column]]), float(away[row, column])
-        middle = float(value / np.exp(far)) if relative[column] else float(others[row, column])
-        shift = _shift(far, float(usual[column])) if not relative[column] and not slipped[row, column] else ""
-        times = abs(far) / float(usual[column])
-        mark = ": a slipped decimal?" if slipped[row, column] else shift
-        found.append(_Cell(row, int(places[column]), value, middle, times, mark))
-    return found
+            if slipped[row, column]:
+                mark = ": a slipped decimal?"
+            else:
+                mark = "" if relative[column] else _shift(float(away[row, column]), float(usual[column]))
+            self.cells.append(_Cell(times[row, column], row, int(places[column]), middle[row, column], mark))
+
+    def findings(self) -> list[Finding]:
+        """The codes, and one finding for every row with measurements that are far, the furthest first."""
+        by_row: dict[int, list[_Cell]] = {}
+        for cell in self.cells:
+            by_row.setdefault(cell.row, []).append(cell)
+        for row in np.flatnonzero(self.count >= max(2, self.n_features / 2)).tolist():
+            if self.times[row] > 0.75 * self.times[self.sources.codes == self.sources.codes[row]].max():
+                mark = f", and {self.count[row]} of {self.n_features} features are: a measurement of another source?"
+                by_row.setdefault(row, [_Cell(self.times[row], row, int(self.place[row]), self.others[row], mark)])
+        ordered = [sorted(cells, key=lambda cell: -cell.times) for cells in by_row.values()]
+        return self.codes + [self._of_row(cells) for cells in sorted(ordered, key=lambda cells: -cells[0].times)]
+
+    def _of_row(self, cells: Sequence[_Cell]) -> Finding:
+        data, (times, row, place, others, mark) = self.data, cells[0]
+        value, column, source = float(data.raw[row, place]), data.features[place], quoted([data.labels.source[row]])[0]
+        factor = data.raw[:, place].min() > 0 or mark.startswith(": a slip")
+        by = f"{value / others:.3g} times " if factor else "far from "
+        message = f"{value:g} is {by}the other measurements of source {source} ({others:.4g}), {times:,.0f} "
+        message += f"standard deviations within sources away{mark}"
+        if len(cells) > 1:
+            features = listing(quoted(data.features[each.place] for each in cells), 6)
+            message = f"{features} are far from other measurements of the source. Of {quoted([column])[0]}, {message}"
+        fix = "Check it against the instrument's record"
+        where = None if len(cells) > 1 else column
+        return Finding("warning", "far-from-replicates", message, fix, data.file, (data.rows[row],), where)
 
 
 def _shift(away: float, usual: float) -> str:
@@ -262,33 +239,6 @@ def _shift(away: float, usual: float) -> str:
             if unit > 5 * FITS * usual and abs(abs(away) - power * unit) < FITS * usual:
                 return f": if these are {kind}, that is a factor of {10**power:,}, a slipped decimal?"
     return ""
-
-
-def _far_rows(data: Measurements, cells: Sequence[_Cell]) -> list[Finding]:
-    """One finding for every row, the furthest first."""
-    by_row: dict[int, list[_Cell]] = {}
-    for cell in sorted(cells, key=lambda cell: -cell.times):
-        by_row.setdefault(cell.row, []).append(cell)
-    findings = []
-    fix = "Check it against the instrument's record"
-    for row, those in by_row.items():
-        first = those[0]
-        name, source = data.features[first.place], quoted([data.labels.source[row]])[0]
-        positive = data.raw[:, first.place].min() > 0
-        by = (
-            f"{first.value / first.others:.3g} times " if positive or first.mark.startswith(": a slip") else "far from "
-        )
-        message = f"{first.value:g} is {by}the other measurements of source {source} ({first.others:.4g}), {first.times:,.0f} "
-        message += f"standard deviations within sources away{first.mark}"
-        column: str | None = name
-        if len(those) > 1:
-            features = listing(quoted(data.features[each.place] for each in those), 6)
-            message, column = (
-                f"{features} are far from other measurements of the source. Of {quoted([name])[0]}, {message}",
-                None,
-            )
-        findings.append(Finding("warning", "far-from-replicates", message, fix, data.file, (data.rows[row],), column))
-    return findings
 
 
 def _far_sources(
@@ -303,7 +253,7 @@ def _far_sources(
     trimmed = max(FEW - 1, len(medians) // 100)  # that may be there too
     small = 1 + FEWEST / len(medians)
     ordered = np.sort(medians, axis=0)
-    outside = np.maximum(medians - ordered[-1 - trimmed], ordered[trimmed] - medians) > APART * small * sd
+    outside = np.maximum(medians - ordered[-1 - trimmed], ordered[trimmed] - medians) > BEYOND * small * sd
     limit = FAR * small * sd
     far = np.abs(away) > np.maximum(limit, TAIL * _tail(away, FEW))
     hits = np.flatnonzero(far.any(axis=1) | (outside.sum(axis=1) >= max(2, len(places) / 2)))
@@ -316,11 +266,11 @@ def _far_sources(
         by = float(np.exp(away[source, most])) if relative[most] else None
         if by is None and min(here, centre[most]) > 0:
             by = here / float(centre[most])
-        told = f"{here:.4g}" + (f", {by:,.3g} times the median of the sources" if by is not None else "")
+        level = f"{here:.4g}" + (f", {by:,.3g} times the median of the sources" if by is not None else "")
         several = f"{len(those)} of {len(places)} features, such as " if len(those) > 1 else ""
         label = quoted([data.labels.source[rows[0]]])[0]
         message = (
-            f"the source {label} is far from all others in {several}'{name}' ({told}): another unit, or a wrong entry?"
+            f"the source {label} is far from all others in {several}'{name}' ({level}): another unit, or a wrong entry?"
         )
         fix = "Check its measurements against the instrument's record"
         where = tuple(data.rows[row] for row in rows.tolist())
@@ -373,78 +323,61 @@ def check_concentrations(
     findings = []
     for name, unit, column in zip(columns, units, values.T, strict=True):
         power = power_between("%", unit)
-        whole = 100 * 10.0**power if unit and power is not None else None
-        if whole is None:
+        if not unit or power is None:
             continue
-        if above := tuple(rows[place] for place in np.flatnonzero(column > whole).tolist()):
-            message = f"{column.max():,.10g} {unit} is more than the whole, which is {whole:,.0f} {unit}"
-            fix = "Check the cell and the unit"
-            findings.append(Finding("warning", "more-than-whole", message, fix, file, above, name))
-        if below := tuple(rows[place] for place in np.flatnonzero(column < 0).tolist()):
-            message = f"{column.min():g} {unit} is less than nothing"
-            fix = (
-                "If it stands for what was not detected, give the measured value; if it is a logarithm, it has no unit"
-            )
-            findings.append(Finding("warning", "negative-concentration", message, fix, file, below, name))
+        whole = 100 * 10.0**power
+        enter = "If it stands for what was not detected, give the measured value; if it is a logarithm, it has no unit"
+        for code, hits, message, fix in (
+            (
+                "more-than-whole", column > whole,
+                f"{column.max():,.10g} {unit} is more than the whole, which is {whole:,.0f} {unit}",
+                "Check the cell and the unit",
+            ),
+            ("negative-concentration", column < 0, f"{column.min():g} {unit} is less than nothing", enter),
+        ):  # fmt: skip
+            if those := tuple(rows[place] for place in np.flatnonzero(hits).tolist()):
+                findings.append(Finding("warning", code, message, fix, file, those, name))
     return findings
 
 
-@dataclass(frozen=True, eq=False)
-class _Growth:
-    """How the scatter within sources grows with their level, by feature: rank correlation, and what thirds differ by (ln)."""
+def _growth(values: Floats, sources: _Sources) -> tuple[Floats, Floats, Floats, float]:
+    """How the scatter within sources grows with their level, of features that are positive (rows, feature).
 
-    correlation: Floats
-    level: Floats
-    scatter: Floats
-    limit: float  # of three standard errors of a correlation of 0
-
-    @property
-    def power(self) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.scatter / self.level)
-
-
-def _growth(values: Floats, sources: _Sources) -> _Growth:
-    """Of features that are positive (rows, feature)."""
+    By feature, the rank correlation of the two, and the differences in ln level and in ln scatter between the lower and the
+    upper third of the sources; and what a correlation is above, by three standard errors, if there is one.
+    """
     ordered, several = values[sources.order], sources.counts > 1
     mean = np.add.reduceat(ordered, sources.start) / sources.counts[:, None]
     square = np.add.reduceat((ordered - np.repeat(mean, sources.counts, axis=0)) ** 2, sources.start)
     mean = mean[several]
     sd = np.sqrt(square[several] / (sources.counts[several] - 1)[:, None])
-    if len(mean) < FEWEST:
+    n = len(mean)
+    if n < FEWEST:
         nothing = np.zeros(values.shape[1])
-        return _Growth(nothing, nothing, nothing, np.inf)
+        return nothing, nothing, nothing, np.inf
     turn = np.argsort(mean, axis=0)
-    third = len(mean) // 3
-    ranks = [each - (len(mean) + 1) / 2 for each in (_ranks(mean), _ranks(sd))]
+    ranks = np.argsort(turn, axis=0) - np.argsort(np.argsort(sd, axis=0), axis=0)
+    correlation = 1 - 6 * (ranks.astype(np.float64) ** 2).sum(axis=0) / (n * (n**2 - 1))
     lower, upper = (
-        [np.median(np.take_along_axis(each, part, 0), axis=0) for each in (mean, sd)]
-        for part in (turn[:third], turn[-third:])
+        np.array([np.median(np.take_along_axis(each, part, 0), axis=0) for each in (mean, sd)])
+        for part in (turn[: n // 3], turn[-(n // 3) :])
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlation = (ranks[0] * ranks[1]).sum(axis=0) / np.sqrt(
-            (ranks[0] ** 2).sum(axis=0) * (ranks[1] ** 2).sum(axis=0)
-        )
-        level, scatter = (np.log(up / low) for low, up in zip(lower, upper, strict=True))
-    usable = np.isfinite(scatter) & np.isfinite(correlation) & (level > 0)
+        level, scatter = np.log(upper / lower)
+    usable = np.isfinite(scatter) & (level > 0)
     correlation, level, scatter = (np.where(usable, each, 0.0) for each in (correlation, level, scatter))
-    return _Growth(correlation, level, scatter, 3 / float(np.sqrt(len(mean) - 1)))
-
-
-def _ranks(values: Floats) -> Floats:
-    """From 1, along the first axis."""
-    return np.asarray(np.argsort(np.argsort(values, axis=0), axis=0) + 1.0)
+    return correlation, level, scatter, 3 / float(np.sqrt(n - 1))
 
 
 def check_growth(data: Measurements) -> list[Finding]:
     """Whether the scatter within sources grows with the level over all features, as that of concentrations does."""
     if not data.features or not (data.raw > 0).all() or leaves_range(data.raw).any():
         return []
-    growth = _growth(data.raw, _Sources(np.unique(data.labels.source, return_inverse=True)[1]))
-    square = float((growth.level**2).sum())
-    if not square or growth.correlation.mean() < growth.limit:
+    correlation, level, scatter, limit = _growth(data.raw, _Sources(data))
+    square = float((level**2).sum())
+    if not square or correlation.mean() < limit:
         return []
-    power = float((growth.scatter * growth.level).sum()) / square
+    power = float((scatter * level).sum()) / square
     if power < GROWS or np.sqrt(square / len(data.features)) < np.log(RANGE):
         return []
     message = f"where the level is 10 times higher, the scatter within sources is {10**power:.2g} times higher"
@@ -462,7 +395,7 @@ def check_summaries(data: Measurements, *, allowed: bool = False, of_a_case: boo
     are all of the source, those above it or those below it, without rows that were found to be such themselves.
     """
     values = data.raw
-    sources = _Sources(np.unique(data.labels.source, return_inverse=True)[1])
+    sources = _Sources(data)
     if not values.size or not np.isfinite(values).all() or sources.counts.max() < 3 or leaves_range(values).any():
         return []
     some = values[:: -(-len(values) // 1000)]
@@ -470,15 +403,15 @@ def check_summaries(data: Measurements, *, allowed: bool = False, of_a_case: boo
     usual = _usual(np.concatenate([_from_others(values[rows]) for _, rows in sources.by_size(3)]))
     if _chance(step, usual, len(values)) > BY_CHANCE:
         return []
-    told = np.argsort(step / usual)[:8]  # the features that tell most
-    near = 10 * step + (0.02 if len(told) > 2 else 0.0) * usual  # a mean may be printed with fewer digits
+    best = np.argsort(step / usual)[:8]  # the features in which chance agrees least
+    near = 10 * step + (0.02 if len(best) > 2 else 0.0) * usual  # a mean may be printed with fewer digits
     cases: dict[int, str] = {}
     for _, rows in sources.by_size(3):
-        some = values[rows][:, :, told]
+        some = values[rows][:, :, best]
         candidates = np.zeros(rows.shape, dtype=bool)
         with np.errstate(divide="ignore", invalid="ignore"):
             for statistic in _statistics(some):
-                candidates |= (np.abs(some - statistic) <= near[told]).all(axis=2)
+                candidates |= (np.abs(some - statistic) <= near[best]).all(axis=2)
         for source in np.flatnonzero(candidates.any(axis=1))[:_MOST]:
             cases |= _summaries_of(values, rows[source], step, usual)
     if not cases:
@@ -550,14 +483,12 @@ def _summaries_of(values: Floats, rows: Places, step: Floats, usual: Floats) -> 
             for those in (measured, measured[measured < row], measured[measured > row]):
                 if len(those) < 2 or (values[those] == own).all(axis=1).any():
                     continue
-                for what, statistic in _WHAT:
-                    if (np.abs(own - statistic(values[those])) <= tolerance).all():
+                some = values[those]
+                for what, statistic in (
+                    ("the mean", some.mean(axis=0)),
+                    ("the standard deviation", some.std(axis=0, ddof=1)),
+                    ("the standard deviation", some.std(axis=0)),
+                ):
+                    if (np.abs(own - statistic) <= tolerance).all():
                         found.setdefault(row, f"{what} of {len(those)} others")
     return found
-
-
-_WHAT: tuple[tuple[str, Callable[[Floats], Floats]], ...] = (
-    ("the mean", lambda values: np.asarray(values.mean(axis=0))),
-    ("the standard deviation", lambda values: np.asarray(values.std(axis=0, ddof=1))),
-    ("the standard deviation", lambda values: np.asarray(values.std(axis=0))),
-)

@@ -1,7 +1,7 @@
 """Excel workbooks (.xlsx) as columns of cells: one sheet, as it is seen on the screen, or what is hidden is asked about.
 
-openpyxl reads the book (its sheets, texts and styles) and single cells. The cells of the sheet are gathered here by their own
-coordinates, so that none is lost where they stand out of order, and nothing is kept of those that are empty.
+openpyxl reads the book (its sheets, texts and styles) and single cells. Cells that are not empty are collected here by their
+coordinates, as they may stand in any order.
 """
 
 from __future__ import annotations
@@ -116,26 +116,26 @@ def rows_of_workbook(file: str, data: bytes, sheet: str | None = None) -> tuple[
 
 _Opened = tuple[dict[str, str], str, _Sheet, list[Finding]]
 """The sheets of a workbook, the one that is chosen, its cells, and what is to be said of the choice."""
-_KEPT: ContextVar[dict[tuple[str, bytes, str | None], _Opened] | None] = ContextVar("kept", default=None)
+_READ: ContextVar[dict[tuple[str, bytes, str | None], _Opened] | None] = ContextVar("read", default=None)
 
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Keep what is read in memory meanwhile: whoever asks several things of one sheet waits once for it."""
-    token = _KEPT.set({})
+    """Read every sheet once inside this context, however often it is asked for."""
+    token = _READ.set({})
     try:
         yield
     finally:
-        _KEPT.reset(token)
+        _READ.reset(token)
 
 
 def _opened(file: str, data: bytes, sheet: str | None) -> _Opened:
-    kept = _KEPT.get()
-    if kept is None:
-        return _read_opened(file, data, sheet)
-    if (file, data, sheet) not in kept:
-        kept[file, data, sheet] = _read_opened(file, data, sheet)
-    states, chosen, read, findings = kept[file, data, sheet]
+    before, key = _READ.get(), (file, data, sheet)
+    if before is None:
+        return _read_opened(*key)
+    if key not in before:
+        before[key] = _read_opened(*key)
+    states, chosen, read, findings = before[key]
     own = _Sheet(dict(read.cells), set(read.hidden_rows), read.hidden_columns, read.merged)  # which `_hide` changes
     return states, chosen, own, list(findings)
 
@@ -278,7 +278,7 @@ def _read_sheet(book: _Book, name: str) -> _Sheet:
     formats = _formats(styles)
     sheet = _Sheet()
     unseen_rows = unseen_columns = False  # those of which nothing is said
-    told_columns: set[int] = set()
+    sized_columns: set[int] = set()
     with book.archive.open(book.parts[name]) as source:
         parser = WorkSheetParser(
             source, book.texts, True, styles.epoch, styles._date_formats, styles._timedelta_formats
@@ -305,7 +305,7 @@ def _read_sheet(book: _Book, name: str) -> _Sheet:
                     sheet.merged.append((first, last, left, right, sheet.cells.get(first, {}).get(left)))
                 elif tag == "col":
                     some = range(int(element.attrib["min"]), min(int(element.attrib["max"]), _COLUMNS) + 1)
-                    told_columns.update(some)
+                    sized_columns.update(some)
                     if _is_hidden(element, "width"):
                         sheet.hidden_columns.update(some)
                 continue
@@ -316,7 +316,7 @@ def _read_sheet(book: _Book, name: str) -> _Sheet:
             if not parts and opened:
                 opened[-1].clear()
     if unseen_columns:
-        sheet.hidden_columns |= {place for cells in sheet.cells.values() for place in cells} - told_columns
+        sheet.hidden_columns |= {place for cells in sheet.cells.values() for place in cells} - sized_columns
     return sheet
 
 
@@ -336,7 +336,7 @@ def _add_cell(sheet: _Sheet, parser: Any, element: Element, formats: Mapping[int
         raise _Damaged(f"the cell {element.get('r')} has a text number {text[:20]}")
     if kind == "n" and text and "," in text:
         raise _Damaged(f"the cell {element.get('r')} has the number {text[:20]}")
-    if kind == "n" and text and not _is_number(text):  # told as a cell that is no number, with its row and column
+    if kind == "n" and text and not _is_number(text):  # reported as a cell that is no number, with its row and column
         value = text
         element[:] = []
         cell = parser.parse_cell(element)
@@ -460,17 +460,14 @@ def _hide(file: str, sheet: _Sheet, hidden: Hidden | None) -> list[Finding]:
     if not rows and not columns:
         return []
     if hidden == "ignore":
-        for row in rows:
-            del sheet.cells[row]
-        for row, cells in list(sheet.cells.items()):
-            sheet.cells[row] = {place: cell for place, cell in cells.items() if place not in sheet.hidden_columns}
-            if not sheet.cells[row]:
-                del sheet.cells[row]
-    findings = []
-    for kind, what in (("row", rows), ("column", columns)):
-        if what:
-            findings.append(_hidden_finding(file, kind, what, hidden))
-    return findings
+        seen = {
+            row: {place: cell for place, cell in cells.items() if place not in sheet.hidden_columns}
+            for row, cells in sheet.cells.items()
+            if row not in sheet.hidden_rows
+        }
+        sheet.cells = {row: cells for row, cells in seen.items() if cells}
+    both: tuple[tuple[str, Sequence[int]], ...] = ("row", rows), ("column", columns)
+    return [_hidden_finding(file, kind, what, hidden) for kind, what in both if what]
 
 
 def _hidden_finding(file: str, kind: str, what: Sequence[int], hidden: Hidden | None) -> Finding:
