@@ -39,7 +39,7 @@ _NO_LETTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 
 
 def write_whole(path: Path, content: Content, *, replace: bool = True) -> None:
-    """`write_together` for one file."""
+    """Write one file whole or not at all, as `write_together` does."""
     write_together({path: content}, replace=replace)
 
 

@@ -240,3 +240,9 @@ def test_truth_values_in_a_list_are_no_numbers() -> None:
     assert found["not-a-number"] == (3,)
     with pytest.raises(LindleyError, match=r"make a data frame of them, such as pandas\.DataFrame"):
         read_table([{"x": 1.0}, {"x": 2.0}], source=["a", "b"])
+
+
+@pytest.mark.parametrize("cell", [[1.0], np.array([1.0])])
+def test_a_cell_that_holds_a_list_is_no_number(cell: object) -> None:
+    with pytest.raises(LindleyError):
+        read_table({"source": ["a", "a", "b", "b"], "x": [cell] * 4})

@@ -166,7 +166,7 @@ class Record(_Part):
 
     @property
     def sides(self) -> tuple[tuple[Which, _Item], tuple[Which, _Item]]:
-        """What is compared."""
+        """The trace and the reference as the record has them, each with its name."""
         return ("trace", self.trace), ("ref", self.ref)
 
     @property
@@ -196,7 +196,7 @@ class Record(_Part):
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was read."""
+    """A report as read from its file: its page or JSON text, and the record in it."""
 
     path: Path
     record: Record

@@ -76,7 +76,7 @@ def find_browser() -> str | None:
 
 
 def _weasyprint() -> tuple[Any, str]:
-    """WeasyPrint; or none, and why."""
+    """Import WeasyPrint; return None and the reason where it cannot be imported."""
     try:
         with redirect_stdout(io.StringIO()):  # it prints advice that is not for users of lindley
             import weasyprint

@@ -195,7 +195,7 @@ class _Family:
 
     @property
     def unseen(self) -> Sequence[Part]:
-        """What is kept from them."""
+        """The held-out part of every run that has one, prepared when it is asked for."""
         draws = enumerate(each.unseen for each in self.materials)
         return _Drawn([partial(self._prepared, draw, run) for run, draw in draws if draw is not None])
 

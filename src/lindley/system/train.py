@@ -398,7 +398,7 @@ class _Groups:
         return cls(rows, code, len(groups), code[first], count)
 
     def half(self, rng: np.random.Generator) -> Index:
-        """Half of the groups."""
+        """Draw half of the groups at random: their numbers (group,)."""
         return np.argsort(rng.random(self.number), kind="stable")[: (self.number + 1) // 2]
 
     def among(self, groups: Index) -> Index:

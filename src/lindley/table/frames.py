@@ -180,6 +180,8 @@ def _column(values: Any) -> Column:
         array = np.atleast_1d(np.asarray(values))
     except ValueError:  # lists of several lengths, each in a cell
         return _objects(list(values))
+    if array.ndim > 1:  # a cell that holds a list is no number, however short the list
+        return _objects(list(values))
     if isinstance(values, list | tuple) and (
         array.dtype.kind not in "iuf" or not {bool, np.bool_}.isdisjoint(map(type, values))
     ):
