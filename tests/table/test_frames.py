@@ -245,4 +245,4 @@ def test_truth_values_in_a_list_are_no_numbers() -> None:
 @pytest.mark.parametrize("cell", [[1.0], np.array([1.0])])
 def test_a_cell_that_holds_a_list_is_no_number(cell: object) -> None:
     with pytest.raises(LindleyError):
-        read_table({"source": ["a", "a", "b", "b"], "x": [cell] * 4})
+        read_table({"x": [cell], "y": [2.0]}, features=["x", "y"], purpose="case", name="trace")
