@@ -61,6 +61,14 @@ def _left(folder: Path) -> None:
     psutil.wait_procs(left, timeout=30)
 
 
+def _wait_until_idle(bench: Bench) -> None:
+    """Wait until no job is waiting or at work: nothing is written then."""
+    until = time.monotonic() + 300
+    while any(job.active for job in bench.queue.jobs()):
+        assert time.monotonic() < until, "a job is still at work after 300 s"
+        time.sleep(0.2)
+
+
 def test_a_bench_that_is_killed_again_and_again_stays_whole(tmp_path: Path) -> None:
     draw, folder = random.Random(0), tmp_path / "bench"
     kills, end, known = 0, time.monotonic() + SECONDS, 0
@@ -106,16 +114,15 @@ def test_a_bench_that_is_killed_again_and_again_stays_whole(tmp_path: Path) -> N
             bench.close()
     _left(folder)
     bench = Bench(folder)
-    broken = [job.id for job in bench.queue.jobs() if job.state in ("broken", "failed")][:5]
     for job in bench.queue.jobs():
         if job.state == "waiting":
             bench.queue.cancel(job.id)
+    bench.queue.start()
+    _wait_until_idle(bench)  # a job that was at work is seen to be broken off
+    broken = [job.id for job in bench.queue.jobs() if job.state in ("broken", "failed")][:5]
     for number in broken:
         bench.queue.go_on(number)
-    bench.queue.start()
-    until = time.monotonic() + 300
-    while any(bench.queue.job(number).active for number in broken) and time.monotonic() < until:
-        time.sleep(0.2)
+    _wait_until_idle(bench)
     states = Counter(job.state for job in bench.queue.jobs())
     ended = [bench.queue.job(number) for number in broken]
     print(f"\n{kills} kills, {known} jobs, cases and tables; {dict(states)}; of 5 that were broken off: {ended}")
