@@ -4,8 +4,7 @@ Scoring is that of a block of 1000 × 1000 pairs (500 × 500 for the slow models
 costs does not depend on how many there are. Fits and epochs are of one run. Each axis changes alone: 10 features along
 sources and kernels, 500 sources along features. Data and models are made before the clock starts.
 
-``robust`` gives a kernel to `MOST_KERNELS` sources at most, an even choice of more: scoring gets no slower beyond. Its fit
-looks at the pairs of `MOST_SOURCES` sources of a fold at most.
+The search of ``robust`` looks at `MOST_SEARCHED` sources at most; its densities have a kernel for every source.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from bench.scoring import score_part
 from bench.subjects import VARYING, fit, model_to_score, sources
 from bench.timing import grow, rounds
 from bench.training import epoch_seconds
-from lindley.models.robust.folds import FOLDS, MOST_KERNELS, MOST_SOURCES
+from lindley.models.robust.fit import MOST_SEARCHED
 
 __all__ = ["measure"]
 
@@ -67,7 +66,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         "sources_along_features": plan.sources_along_features,
         "block": plan.block,
         "slow_block": plan.slow_block,
-        "most_kernels": MOST_KERNELS,
+        "most_searched": MOST_SEARCHED,
         "series": [found[series] for series in in_order],
     }
 
@@ -123,12 +122,9 @@ def _block(plan: Plan, series: Series) -> int:
 
 
 def _work(series: Series, size: int) -> float:
-    """What the time goes with, as far as it is bounded: kernels, and in a fit the sources of a fold that are paired."""
-    if series.model != "robust" or series.along == "features":
-        return float(size)
-    if series.what == "score":
-        return float(min(size, MOST_KERNELS))
-    return float(min(size * (FOLDS - 1) / FOLDS, MOST_KERNELS) * min(size / FOLDS, MOST_SOURCES))
+    """What the time goes with, as far as it is bounded: in a fit of robust, the sources of its search."""
+    bounded = series.model == "robust" and series.what == "fit" and series.along != "features"
+    return float(min(size, MOST_SEARCHED)) if bounded else float(size)
 
 
 def _least(plan: Plan, expected: float) -> int:
@@ -138,9 +134,6 @@ def _least(plan: Plan, expected: float) -> int:
 
 def _refuse(plan: Plan, series: Series, started: float, size: int, expected: float) -> str | None:
     """Why a point is left out before it is begun, if it is."""
-    n, _ = _shape(plan, series, size)
-    if series.model == "robust" and series.along == "kernels" and n > MOST_KERNELS:
-        return f"robust has {MOST_KERNELS} kernels at most"
     limit = plan.fit_limit if series.what == "fit" else plan.limit
     if expected > limit:
         return f"a round would take some {expected:.0f} s, and {limit:g} s is the limit"

@@ -67,7 +67,7 @@ def sources(n: int, features: int, seed: int, instances: int = 2) -> Part:
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Seconds and the highest memory, in bytes, of all pairs by every kind, and of the fit, on every device."""
+    """Seconds and the highest memory, in bytes, of all pairs by every kind on every device, and of the fit."""
     sizes = QUICKLY if plan.large_items < FEW else (FEATURES, SOURCES, FEW_SOURCES)
     shared = dict(zip(("features", "sources", "few_sources"), sizes, strict=True))
     limits = {"items": plan.large_items, "enough": plan.large_enough, "limit": plan.large_limit}
@@ -76,8 +76,9 @@ def measure(plan: Plan) -> dict[str, Any]:
         for name in NAMES:
             case = {"what": "pairs", "model": name, **shared, **limits, "threads": plan.threads, "device": device}
             rows.append({**case, **_found(case, plan)})
+    if "cpu" in plan.devices:
         case = {"what": "fit", "model": "robust", "items": plan.large_fit, "features": shared["features"]}
-        case |= {"threads": plan.threads, "device": device}
+        case |= {"threads": plan.threads, "device": "cpu"}
         rows.append({**case, **_found(case, plan)})
     return {"rows": rows}
 
@@ -130,18 +131,17 @@ def _watched(device: str, function: Callable[[], dict[str, Any]]) -> tuple[dict[
 
 def _fit(case: dict[str, Any]) -> dict[str, Any]:
     """Of the table as it is; a small one comes first, which loads libraries."""
-    device = case["device"]
     if case["items"] > FEW:
-        fit_robust([sources(FEW, 4, seed=3, instances=INSTANCES)], [0], device=device)
+        fit_robust([sources(FEW, 4, seed=3, instances=INSTANCES)])
     part = sources(case["items"], case["features"], seed=4, instances=INSTANCES)
 
     def run() -> dict[str, Any]:
         started, worked = time.perf_counter(), time.process_time()
-        fit_robust([part], [0], device=device)
+        fit_robust([part])
         seconds, work = time.perf_counter() - started, time.process_time() - worked
         return {"seconds": seconds, "processor_seconds": work, "instances": INSTANCES}
 
-    found, highest = _watched(device, run)
+    found, highest = _watched(case["device"], run)
     return {"left_out": UNREADABLE} if highest is None else {**found, "table": part.values.nbytes, "highest": highest}
 
 

@@ -29,18 +29,18 @@ def sources(n: int, features: int, seed: int) -> Part:
 def fit(name: str, part: Part) -> PairModel:
     """A model that is fitted, and not trained."""
     if name == "robust":
-        return fit_robust([part], [0]).model
+        return fit_robust([part]).model
     return fit_classical([part], {"tlm": "normal", "tlm-kde": "kernel"}[name])  # type: ignore[arg-type]
 
 
 def model_to_score(name: str, part: Part) -> PairModel:
     """A model of that kind whose basis and kernels are made of the part, without a long fit.
 
-    ``robust`` gets scalars that were found on few sources. The neural model is the one that a training from the
+    ``robust`` gets scalars and coordinates that were found on few sources. The neural model is the one that a training from the
     maximum-likelihood start begins with: its numbers are not those of a trained one, and take as long.
     """
     if name == "robust":
-        return _some_scalars().again([part])
+        return _some_scalars().again(part)
     if name == VARYING:
         from lindley.models.neural.integration import integrate_varying
 
@@ -51,4 +51,4 @@ def model_to_score(name: str, part: Part) -> PairModel:
 
 @cache
 def _some_scalars() -> FittedRobust:
-    return fit_robust([sources(60, 4, seed=8)], [0])
+    return fit_robust([sources(60, 4, seed=8)])

@@ -60,7 +60,10 @@ def data_folder() -> Path:
     return Path(folder)
 
 
-SHORT_SEARCH = {"STEPS": 4, "STEPS_OF_A_TRIAL": 1, "WITHIN": (0.1, 0.3), "BETWEEN": (0.3, 1.0)}
+SHORT_SEARCH = {
+    "STEPS": 4, "STEPS_OF_A_TRIAL": 1, "ORDER": ("axes",), "STARTS": ((0.1, 0.1),), "SHRINKAGES": (0.1, 1.0), "AXES": (2, 8),
+    "AXES_OF_STARTS": (4,), "MOST_MEMBERS": 3, "STEPS_OF_A_CANDIDATE": 1, "WORTH_WORKERS": 100,
+}  # fmt: skip
 """Few steps of the same kind, in ``lindley.models.robust.fit``."""
 SHORT_CHAINS = {"BURN_IN": 100, "THIN": 2}
 """The same for the chains of a posterior, in ``lindley.models.bayes.fit``."""

@@ -46,7 +46,7 @@ def scaled() -> TwoLevel:
 def searched() -> Robust:
     with pytest.MonkeyPatch.context() as patch:
         shorten_search(patch)
-        return fit_robust(PARTS, [1, 2]).model
+        return fit_robust(PARTS).model
 
 
 MODELS: dict[str, Callable[[], TwoLevel | Robust | Averaged]] = {

@@ -126,6 +126,8 @@ def stand_ins(page: str, folder: Path) -> None:
         book.active.append(row)
     book.save(folder / "glass.xlsx")
     if page == "tables.md":
+        named = ["fragment", *("f1" if k % 3 else "f2" for k in range(len(values)))]
+        _write_csv(folder / "fragments.csv", [[row[0], name, *row[1:]] for row, name in zip(rows, named, strict=True)])
         book.active.insert_rows(2)
         book.active.insert_rows(1, 3)
         for place, text in {"A1": "Glass, float", "A2": "Operator", "B2": "J. de Vries", "A5": "unit"}.items():

@@ -14,7 +14,6 @@ from lindley.models.neural.fit import Training, train
 from lindley.models.neural.nplda import train as train_nplda
 from lindley.models.neural.parameters import Architecture
 from lindley.models.pairs import score_pairs
-from lindley.models.robust.fit import fit_robust
 from lindley.models.two_level import score, take_runs
 from lindley.system.fit import Settings, score_runs
 from lindley.table.splits import Side
@@ -58,14 +57,6 @@ def test_given_pairs(kind: str) -> None:
     for i, j in ((few, few), (np.repeat(np.arange(40), 35), np.tile(np.arange(35), 40))):
         ours, theirs = (score_pairs(m, traces, refs, i, j) for m in (there, model))
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-def test_fit_of_robust() -> None:
-    """Where the steps of a fit end hangs on the last digits of its cost."""
-    here, there = (fit_robust(PARTS, [1, 2], device=device) for device in ("cpu", "cuda"))
-    torch.testing.assert_close(there.scalars, here.scalars, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(there.relatedness, here.relatedness, rtol=1e-3, atol=1e-6)
-    assert there.model.centre.device.type == "cpu"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -25,7 +25,7 @@ _LANGUAGE: ContextVar[Language] = ContextVar("language", default="python")
 _OFFERED: ContextVar[Collection[str] | None] = ContextVar("offered", default=None)
 _MARK = re.compile("( with )?\x02(\\w+)((?:\x1f[^\x02\x03\x1f]*)*)\x03")
 _CONTROLS = str.maketrans("", "", "\x02\x03\x1f")
-_COLUMNS = {role: f"{role}_column" for role in ("source", "group", "instance", "reference")}
+_COLUMNS = {role: f"{role}_column" for role in ("source", "group", "session", "instance", "reference")}
 _COLUMNS |= {role: f"{role}_columns" for role in ("include", "ignore")}
 _LISTS = ("include", "ignore")
 _NUMBERS = ("header_row",)
@@ -37,6 +37,7 @@ _OTHERWISE = {"folder": "out"}
 _ON_A_PAGE = {
     "source": "“source” above {}",
     "group": "“group” above {}",
+    "session": "“session” above {}",
     "instance": "“number of the measurement” above {}",
     "reference": "“divide by it” above {}",
     "ignore": "“leave out” above {}",

@@ -38,6 +38,7 @@ from lindley.adapters.lir import (
     case_pairs,
     cllr,
 )
+from lindley.adapters.lir.data import instances_of
 from lindley.errors import LindleyError
 from lindley.system.train import train
 from lindley.table.read import read_table
@@ -340,6 +341,23 @@ def test_a_table_of_few_sources(tmp_path: Path) -> None:
     with pytest.raises(LindleyError, match=r"^1 error") as told:
         Table(str(tmp_path / "bad.csv")).get_instances()
     assert "it takes 6" not in str(told.value)
+
+
+def test_pairs_are_of_two_sessions(tmp_path: Path) -> None:
+    rows = [f"w{k},f{j},{k + j / 10 + i / 100}" for k in range(6) for j in (1, 2) for i in range(3)]
+    (tmp_path / "t.csv").write_text("\n".join(["source,fragment,K", *rows]) + "\n")
+    data = Table(str(tmp_path / "t.csv"), session_column="fragment").get_instances()
+    assert data.session_ids.tolist() == ["f1", "f1", "f1", "f2", "f2", "f2"] * 6
+    pairs = AllPairs().pair(data, 2, 3)
+    of_trace, of_ref = pairs.session_ids[:, :2], pairs.session_ids[:, 2:]
+    same = pairs.hypothesis == 1
+    assert same.sum() == 6
+    assert (of_trace[same][:, :1] != of_ref[same]).all()
+    assert (of_trace[:, :1] == of_trace).all()
+    assert (of_ref[:, :1] == of_ref).all()
+    with pytest.raises(LindleyError, match="0 of 6 sources"):
+        AllPairs().pair(data, 4, 1)
+    assert instances_of(pairs, "a fit").session_ids.shape == (len(np.unique(pairs.instance_indices)),)
 
 
 def test_a_file_is_looked_for_where_lir_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

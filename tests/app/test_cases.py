@@ -168,6 +168,21 @@ def test_items_features_and_units_are_seen_before_anything_is_computed(bench: Cl
     assert bench.bench.queue.jobs() == []
 
 
+def test_the_session_of_an_item_is_a_column_of_its_file(bench: Client) -> None:
+    case = new(bench)
+    head, *rows = glass(1, 2, 7)
+    send(bench, case, "trace", "trace.csv", csv_bytes([[*head, "day"], *([*row, "Monday"] for row in rows)]))
+    assert "Column that names the session" in bench.get(f"/cases/{case.id}").text
+    bench.submit(
+        f"/cases/{case.id}/reading", side="trace", source_column="item", session_column="day", ignore_columns="day"
+    )
+    profile = bench.bench.path(f"{case.folder}/trace/lindley.yaml").read_text()
+    assert profile == "source_column: item\nsession_column: day\n"
+    shown = bench.get(f"/cases/{case.id}").text
+    assert '<option value="day" selected>day</option>' in shown
+    assert re.search(r'<th scope="row" class="name"><bdi[^>]*>W1</bdi></th><td class="num">', shown)
+
+
 def test_a_report_is_kept_as_pdf_or_the_page_says_what_is_missing(done: Client) -> None:
     case = done.bench.cases.all()[0]
     answer = done.get(f"/cases/{case.id}/pdf/1")

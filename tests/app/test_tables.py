@@ -47,6 +47,26 @@ def test_a_click_on_a_column_is_checked_at_once_and_can_be_kept(client: Client) 
     assert "Kept in lindley.yaml" in again
 
 
+def test_a_column_of_sessions_is_named_by_a_click(client: Client) -> None:
+    head, *rows = glass()
+    number = client.upload(
+        "glass.csv", csv_bytes([[*head, "run"], *([*row, f"r{k % 2}"] for k, row in enumerate(rows))])
+    )
+    shown = client.get(f"/tables/{number}").text
+    assert '<option value="session">session</option>' in shown
+    parts = ("source", "feature", "feature", "feature", "session")
+    fields = {f"name-{k}": name for k, name in enumerate([*head, "run"])} | {
+        f"part-{k}": part for k, part in enumerate(parts)
+    }
+    client.submit(f"/tables/{number}/reading", changed="4", **fields)
+    stored = client.bench.table(number)
+    assert stored is not None
+    assert stored.reading == {"source_column": "item", "session_column": "run"}
+    shown = client.get(f"/tables/{number}").text
+    assert "This table can be used." in shown
+    assert "sources in two sessions or more" in shown
+
+
 def test_logarithms_are_a_button_where_the_scatter_grows_with_the_level(client: Client) -> None:
     """The button stands behind the choice of the same name, and so is what counts when it is clicked."""
     rows = [["source", *glass()[0][1:]], *glass(sources=60)[1:]]

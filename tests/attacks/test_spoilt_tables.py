@@ -300,7 +300,7 @@ def test_what_fails_later_leaves_no_results(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "t.csv").write_bytes(text(good(6)))
     answer = lindley("run", "--data", "t.csv", "--models", "robust", "--splits", "2", "--out", "results")
     assert answer.status == 2
-    assert "are too few for two folds with pairs of both kinds. Give more sources with replicates" in answer.err
+    assert "the robust model needs six sources or more, and four groups with a source that was measured" in answer.err
     for command in ("report", "compare"):
         answer = lindley(command, "results")
         assert answer.status == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lindley.casework.applicability import CHECKS, TEXTS, Remark, check_items
+from lindley.casework.applicability import CHECKS, TEXTS, Remark, check_items, check_sessions
 from lindley.casework.case import Refusal, evaluate_batch, read_evidence
 from lindley.casework.laboratory import LANGUAGES
 from lindley.errors import LindleyError
@@ -106,6 +106,13 @@ def test_the_same_measurement_on_both_sides(tmp_path: Path) -> None:
     assert "was it copied" in found["same-measurement-trace"].message
     assert found["same-measurement-trace"].refusal
     assert remarks(tmp_path, values, values)["same-file-None"].refusal
+
+
+def test_one_session_on_both_sides() -> None:
+    one, other = (replace(table(), session=np.full(len(table().values), label)) for label in ("Monday", "Tuesday"))
+    (said,) = check_sessions(system("tlm"), one, one)
+    assert (said.code, said.refusal) == ("same-session", False)
+    assert check_sessions(system("tlm"), one, other) == check_sessions(system("tlm"), one, table()) == []
 
 
 def test_beyond_the_bounds(tmp_path: Path) -> None:

@@ -18,13 +18,20 @@ from lindley.pages.case_page import render_case
 from lindley.pages.case_words import describe_case, describe_training
 from lindley.system.system import System
 from lindley.table.table import Table, export_csv
-from tests.models.robust.test_groups import draw
+
+BETWEEN, GROUP = np.array([60.0, 40.0, 30.0]), np.array([3.0, 1.0, 0.3])
+"""Variances of groups, and of the sources of one; that of a measurement is 1."""
 
 
-def table(groups: int, seed: int) -> Table:
-    part = draw(groups, seed)
-    rows = np.arange(len(part.source)).astype(str)
-    return Table("panes", part.values + 50, ("a", "b", "c"), part.source, part.groups, rows)
+def table(groups: int, seed: int, size: int = 3) -> Table:
+    """Two measurements of every source, of three sources in every group."""
+    rng, n = np.random.default_rng(seed), groups * size
+    of_group = np.sqrt(BETWEEN) * rng.normal(size=(groups, 3))
+    of_source = np.repeat(of_group, size, axis=0) + np.sqrt(GROUP) * rng.normal(size=(n, 3))
+    values = np.repeat(of_source, 2, axis=0) + rng.normal(size=(2 * n, 3)) + 50
+    source = np.repeat([f"s{i:04d}" for i in range(n)], 2)
+    group = np.repeat([f"g{i // size:04d}" for i in range(n)], 2)
+    return Table("panes", values, ("a", "b", "c"), source, group, np.arange(2 * n).astype(str))
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def test_every_lr_of_a_matrix_has_its_own_bounds(tmp_path: Path) -> None:
 
 
 def test_older_files_have_the_bounds_of_one_against_one() -> None:
-    old = load(FOLDER / "robust.safetensors")
+    old = load(FOLDER / "kernel-ratio.safetensors")
     assert old.casework is not None
     assert old.casework.shapes == ()
     assert old.bounds_for(4, 7) == (old.bounds, (1, 1))

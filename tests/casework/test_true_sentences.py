@@ -12,11 +12,15 @@ import torch
 import lindley
 from lindley.casework.explanation import _Pair
 from lindley.llrs import LN10
-from lindley.models.robust.model import Robust
+from lindley.models.robust.model import Robust, Run
+from lindley.models.robust.scalars import values_of
+from lindley.models.two_level import score
 from lindley.pages.case_page import render_case
 from lindley.pages.case_words import decided
 from lindley.system.system import System
+from lindley.table.splits import Side
 from tests.casework.golden.make import FOLDER, SYSTEMS, measured
+from tests.models.robust.dense import Dense
 
 KINDS = sorted(SYSTEMS)
 
@@ -34,6 +38,10 @@ def pairs(system: System) -> list[tuple[Any, Any]]:
         (around(known[3], 2), around(known[3], 3)),
         (around(known[1], 1), around(known[2], 2)),
         (around(known[0] + 1.5 * system.scaling.sd, 1, 0.005), around(known[0] + 1.5 * system.scaling.sd, 1, 0.005)),
+        (
+            around(known[2], 1),
+            around(known[2] + np.eye(len(known[2]))[0] * 0.6 * system.scaling.sd, 1),
+        ),  # one feature clashes
     ]
 
 
@@ -71,6 +79,15 @@ def test_what_is_said_of_the_parts_is_what_the_model_does(name: str) -> None:
         assert f"the {len(system.population.means)} sources" in sentences[0]
 
 
+def left_out(model: Robust, x: Side, y: Side) -> Any:
+    """LR₋f of single measurements, by dense covariances (feature,)."""
+    run = Run.of(model, 0)
+    basis, dense = run.bases[0], Dense(run.laws[0])
+    on_axes = [((torch.from_numpy(side.mean) - basis.centre) @ basis.projection).numpy() for side in (x, y)]
+    trust = float(run.values["trust"])
+    return np.exp([trust * dense.ln_ratio(*on_axes, f) for f in range(len(run.laws[0].features))])
+
+
 def test_which_part_decides() -> None:
     system = lindley.load(FOLDER / "robust.safetensors")
     model = system.point
@@ -80,25 +97,33 @@ def test_which_part_decides() -> None:
         case = system.case(trace, ref)
         said = case.explanation
         assert said.relatedness is not None
-        # H2 by hand: (1 − Σρ) p(x) p(y) + related; its related part over the whole is the share.
+        # Under H2 the density is (1 − Σρ) p(x) p(y) + related; without relatedness it is p(x) p(y), and the LR so much larger.
         x, y = (system.prepared(system.side([item], "item")) for item in (trace, ref))
         rho = model.how_related[0]
-        if said.n_trace == said.n_ref == 1:
-            one, other = (model.items(model.project(torch.from_numpy(side.mean)[None])) for side in (x, y))
-            _, ln_h2 = model.ln_pair(one, other, model.ln_seen_with((one.mean + other.mean) / 2, 2))
-            ln_apart = math.log(1 - float(rho.sum())) + float(one.ln_p) + float(other.ln_p)
-            assert said.relatedness.share == pytest.approx(1 - math.exp(ln_apart - float(ln_h2)), abs=1e-9)
+        if min(said.n_trace, said.n_ref) == 1:  # of two and more each, what is alike bounds what is wrong, under H1
+            ln_more = (score(model.unrelated(), [x], [y])[0] - score(model, [x], [y])[0])[0, 0] * LN10
+            assert said.relatedness.share == pytest.approx(1 - (1 - float(rho.sum())) * math.exp(-ln_more), abs=1e-9)
         assert said.relatedness.log10_ceiling == pytest.approx(-math.log(float(rho[0])) / LN10)
         assert said.log10_lr_model <= said.relatedness.log10_ceiling + 1e-9
         last = decided(case)[-1]
         if said.log10_lr_model < 0:
             assert last.startswith("Here the difference decides")
+        elif said.relatedness.share >= 0.5 and said.relatedness.but_one.share >= said.relatedness.share / 2:
+            one = said.relatedness.but_one
+            assert last.startswith(f"Here one feature decides, {one.feature}:")
+            assert said.log10_lr_model < one.log10_lr
+            if said.n_trace == said.n_ref == 1:
+                without = left_out(model, x, y)
+                assert one.feature == system.features[int(without.argmax())]
+                assert one.log10_lr == pytest.approx(math.log10(without.max()), abs=1e-9)
+                assert one.share == pytest.approx(rho[1] * without.mean() / 10**said.relatedness.log10_raised, abs=1e-9)
+                assert (one.alike, one.wrong) == pytest.approx((rho[1], values_of(model.scalars[0])["wrong"]))
         elif said.relatedness.share >= 0.5:
             assert last.startswith("Here relatedness decides")
         else:
             assert last.startswith("Here the population decides")
         seen.add(last[:20])
-    assert len(seen) >= 2
+    assert len(seen) >= 3
 
 
 @pytest.mark.parametrize("n_ref", [1, 2, 5])

@@ -77,7 +77,7 @@ def test_cllr_falls_with_instances(folder: Path) -> None:
 def test_the_figures_of_the_protocol_are_those_of_a_run_without_a_series(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "series_sizes", lambda source: [])
+    monkeypatch.setattr(work, "series_sizes", lambda source, session: [])
     without = run_experiment(make_run(), make_table()).models
     for row, result in without.items():
         assert result.series == ()

@@ -7,58 +7,20 @@ from threading import Thread
 import pytest
 import torch
 
-from lindley.models.blocks import ON_GPU, at_a_time, pieces, room, side_by_side, workspace
-from tests.models.robust.simulate import items, make
+from lindley.models.blocks import ON_GPU, at_a_time, pieces, side_by_side
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_change_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lindley.models.robust.all_pairs.BLOCK", 60)
-    model = make(3, 2, 5)
-    trace, ref = items(model, 13, 1), items(model, 11, 2)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        with torch.inference_mode():
-            alone = model.ln_lr(trace, ref)
-        torch.set_num_threads(threads)
-        with torch.inference_mode():
-            together = model.ln_lr(trace, ref)
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(alone, together)
+def test_threads_change_no_bit(threads: int) -> None:
+    trace, ref = torch.randn(2, 7, 40, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
+    def block(at: int) -> torch.Tensor:
+        return torch.cdist(trace[at], ref[at]).exp().sum(-1)
 
-def test_room_is_lent_from_a_workspace_until_it_ends_or_is_full() -> None:
-    assert room(2) is None
-    memory = torch.zeros(10)
-    with workspace(memory):
-        first, second = room(2, 3), room(4)
-        assert first is not None
-        assert second is not None
-        first.fill_(1.0)
-        second.fill_(2.0)
-        assert room(1) is None
-        with workspace(None):
-            assert room(1) is None
-    assert memory.tolist() == [1.0] * 6 + [2.0] * 4
-    assert room(2) is None
-    with workspace(memory):
-        again = room(1)
-    assert again is not None
-    assert again.item() == 1.0  # the same memory
-
-
-def test_a_workspace_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all the room that is asked for, with some of it, and with none."""
-    model = make(3, 1, 5)
-    trace, ref = items(model, 13, 1), items(model, 11, 2)
-    expected = model.ln_lr(trace, ref)
-    for per_feature, per_scatter in ((4, 2), (0, 0)):
-        monkeypatch.setattr("lindley.models.robust.all_pairs.WORK_PER_FEATURE", per_feature)
-        monkeypatch.setattr("lindley.models.robust.all_pairs.WORK_PER_SCATTER", per_scatter)
-        assert torch.equal(model.ln_lr(trace, ref), expected)
+    with torch.inference_mode():
+        alone = [block(at) for at in range(7)]
+        together = side_by_side(block, range(7), trace, threads)
+    assert all(map(torch.equal, together, alone))
 
 
 def test_a_gradient_passes() -> None:

@@ -245,6 +245,7 @@ def _summary(table: Table) -> dict[str, Any]:
         "measurements": summary.rows,
         "sources": summary.sources,
         "groups": summary.groups,
+        "sessions": summary.sessions,
         "features": len(summary.features),
         "least": summary.replicates_min,
         "most": summary.replicates_max,

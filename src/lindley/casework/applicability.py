@@ -28,6 +28,7 @@ __all__ = [
     "Remark",
     "check_items",
     "check_llr",
+    "check_sessions",
     "check_sides",
     "check_system",
     "in_languages",
@@ -89,6 +90,10 @@ _DOUBTED = {
 _DOUBT_FORCED = {
     "en": "There is an LR because it was asked for all the same: do not take it for evidence.",
     "nl": "Er is een LR omdat daar toch om is gevraagd: zie hem niet als bewijs.",
+}
+_VALIDATED = {
+    "en": " The validation of the system is of {two_sessions} same-source pairs of two sessions and {one_session} of one.",
+    "nl": " De validatie van het systeem betreft {two_sessions} paren van één bron uit twee sessies en {one_session} uit één.",
 }
 _INTERVAL = {"en": " (95 % interval {} to {})", "nl": " (95%-interval {} tot {})"}
 _BEYOND = {"en": {True: "above", False: "below"}, "nl": {True: "boven", False: "onder"}}
@@ -174,6 +179,19 @@ def check_sides(system: System, trace: Table, ref: Table, *, allow_same_file: bo
         named = {language: _some(tuple(files), language) for language in _WHICH}
         return [_remark("same-file", None, labels, refusal, files=named, then=then)]
     return [_remark("same-measurement", "trace", labels, refusal, then=then)]
+
+
+def check_sessions(system: System, trace: Table, ref: Table) -> list[Remark]:
+    """Whether traces and refs were measured in one session, where their tables name sessions."""
+    if trace.session is None or ref.session is None:
+        return []
+    if not (shared := sorted(set(trace.session.tolist()) & set(ref.session.tolist()))):
+        return []
+    named = {language: _some(tuple(shared), language) for language in _WHICH}
+    pairs = system.about.get("validation", {}).get("sessions")
+    validated = _VALIDATED if pairs else dict.fromkeys(_WHICH, "")
+    then = {language: text.format(**(pairs or {})) for language, text in validated.items()}
+    return [_remark("same-session", None, (), sessions=named, then=then)]
 
 
 def check_llr(llr: float, bounds: tuple[float, float]) -> list[Remark]:

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lindley.casework.applicability import Remark, Which, check_items, check_llr, check_sides, check_system
+from lindley.casework.applicability import (
+    Remark,
+    Which,
+    check_items,
+    check_llr,
+    check_sessions,
+    check_sides,
+    check_system,
+)
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
@@ -27,7 +35,7 @@ from lindley.table.columns import BelowLimit, Decimal
 from lindley.table.frames import columns_of
 from lindley.table.read import read_table
 from lindley.table.splits import Side
-from lindley.table.table import Table
+from lindley.table.table import ROLES, Table
 from lindley.table.workbook import Hidden
 from lindley.version import __version__
 
@@ -98,7 +106,7 @@ class Evidence:
         """One of the items, as if it were alone."""
         items = self.items
         rows = items.source == label
-        labels = {name: getattr(items, name)[rows] for name in ("source", "group", "instance")}
+        labels = {role: found[rows] for role in ROLES if (found := getattr(items, role)) is not None}
         raw = None if items.raw is None else items.raw[rows]
         return replace(self, items=replace(items, values=items.values[rows], raw=raw, **labels))
 
@@ -122,6 +130,7 @@ class Evidence:
             "instances": len(self.items.values),
             "measured": [dict(zip(system.features, row, strict=True)) for row in self.items.measured.tolist()],
             **({} if self.items.divisor is None else {"reference": self.items.divisor.tolist()}),
+            **({} if self.items.session is None else {"session": self.items.session.tolist()}),
             "files": [{"file": name, "sha256": digest} for name, digest in self.items.files],
             "findings": self.findings_json(),
         }
@@ -297,6 +306,7 @@ def make_case(
     scale: str = "nfi",
     language: Language = "en",
     source: str | None = None,
+    session: str | None = None,
     ignore: Sequence[str] = (),
     header_row: int | None = None,
     sheet: str | None = None,
@@ -328,6 +338,8 @@ def make_case(
         scale: the verbal scale: nfi, enfsi, or a YAML file.
         language: of the sentences for the court, en or nl.
         source: the column that tells items apart; default ``source``, where there is one.
+        session: the column that names the session of a measurement: what it shares with others, such as a fragment, a day or an
+            instrument; default ``session``, where there is one.
         ignore: columns that differ within an item and do not matter, such as remarks; other such columns are an error.
         header_row: of a file, the row of the header as Excel counts; else the first, or the one below a title.
         sheet: of an .xlsx file.
@@ -345,8 +357,8 @@ def make_case(
         TableError: with everything that is wrong with the measurements.
     """
     sides: dict[Which, Any] = {"trace": trace, "ref": ref}
-    reading: dict[str, Any] = {"source": source, "ignore": ignore, "header_row": header_row, "sheet": sheet}
-    reading |= {"hidden": hidden, "decimal": decimal, "below_limit": below_limit}
+    reading: dict[str, Any] = {"source": source, "session": session, "ignore": ignore, "sheet": sheet}
+    reading |= {"header_row": header_row, "hidden": hidden, "decimal": decimal, "below_limit": below_limit}
     traces, refs = (read_evidence(system, data, which, **reading) for which, data in sides.items())
     given = {
         "case": case, "examiner": examiner, "laboratory": laboratory, "method": method, "trace_label": trace_label,
@@ -455,6 +467,7 @@ def _checked(
         for remark in check_items(system, evidence.side, evidence.items, evidence.which, allow_outside=allow_outside)
     ]
     remarks += check_sides(system, trace.items, ref.items, allow_same_file=allow_same_file)
+    remarks += check_sessions(system, trace.items, ref.items)
     if refusals := [remark for remark in remarks if remark.refusal]:
         raise Refusal(refusals, language)
     return remarks

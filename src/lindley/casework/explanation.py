@@ -23,7 +23,8 @@ from scipy.special import stdtrit
 
 from lindley.llrs import LN10, Floats
 from lindley.models.between import Scatter
-from lindley.models.robust.model import Robust
+from lindley.models.robust.law import GivenPairs
+from lindley.models.robust.model import WAYS, Robust, Run
 from lindley.models.two_level import PairModel, item_scatter, score
 from lindley.system.storage import require_finite
 from lindley.system.system import System
@@ -88,6 +89,19 @@ class Relatedness:
     log10_raised: float  # by so much related sources raise it: the reported typicality is the sum
     share: float  # of the typicality that comes from related sources, 0 to 1
     log10_ceiling: float  # the largest LR that this system can give to any two items
+    alike: float  # how often two different sources are as alike as one is to itself
+    but_one: AllButOne
+
+
+@dataclass(frozen=True)
+class AllButOne:
+    """What it does to the LR that two different sources may agree in all features but one, and that one may be wrong."""
+
+    feature: str  # without which trace and reference agree best
+    log10_lr: float  # of the other features, nothing being wrong and no sources alike
+    share: float  # of the typicality that comes from sources which agree in all features but one, 0 to 1
+    alike: float  # how often two different sources do
+    wrong: float  # how often a feature is wrong in comparisons of so many measurements
 
 
 @dataclass(frozen=True)
@@ -138,7 +152,7 @@ def explain(system: System, trace: Side, ref: Side) -> Explanation:
         n_ref=int(ref.count[0]),
         calibrated=bool(system.calibration.steps),
         as_near=_as_near(system, pair, similarity),
-        relatedness=_relatedness(pair, typicality),
+        relatedness=_relatedness(system, pair, typicality),
         by_group=_by_group(system, trace, ref, bounds),
     )
 
@@ -154,16 +168,31 @@ def _as_near(system: System, pair: _Pair, similarity: float) -> int:
     return int((parts.numpy() / LN10 >= similarity).sum())
 
 
-def _relatedness(pair: _Pair, typicality: float) -> Relatedness | None:
+def _relatedness(system: System, pair: _Pair, typicality: float) -> Relatedness | None:
     model = pair.model
     if not isinstance(model, Robust):
         return None
+    others = torch.tensor([way != "variant" for way in WAYS]).to(model.relatedness)
     with torch.inference_mode():
-        alone = float(replace(pair, model=model.unrelated()).ln_parts()[1].reshape(())) / LN10
-        apart = float(1 - model.how_related.sum())
+        without = (model.unrelated(), replace(model, relatedness=model.relatedness * others))
+        alone, but_for = (float(replace(pair, model=each).ln_parts()[1].reshape(())) / LN10 for each in without)
+        related, run = model.how_related[0], Run.of(model, 0)
+        scattered = (None, None) if pair.scattered is None else (each[None] for each in pair.scattered)
+        sides = zip((pair.x, pair.y), (pair.n_trace, pair.n_ref), scattered, strict=True)
+        x, y = (run.see(run.views(mean[None], number, of_side)[0]) for mean, number, of_side in sides)
+        left = run.values["trust"] * run.ratios(x, y, GivenPairs()).left[:, 0] / LN10
+        wrong = run.wrong((pair.n_trace, pair.n_ref), replicated=min(pair.n_trace, pair.n_ref) > 1)
+    named = [
+        name for name, loads in zip(system.features, run.bases[0].projection.abs().sum(1) > 0, strict=True) if loads
+    ]
     raised = typicality - alone
-    share = float(np.clip(1 - apart * 10.0**-raised, 0.0, 1.0))
-    return Relatedness(alone, raised, share, float(model.ln_ceiling) / LN10)
+    share = float(np.clip(1 - float(1 - related.sum()) * 10.0**-raised, 0.0, 1.0))
+    of_but_one = 1 - 10.0 ** (but_for - typicality) + float(related[1]) * 10.0**-raised
+    best = int(left.argmax())
+    but_one = AllButOne(
+        named[best], float(left[best]), float(np.clip(of_but_one, 0.0, share)), float(related[1]), float(wrong)
+    )
+    return Relatedness(alone, raised, share, float(model.ln_ceiling) / LN10, float(related[0]), but_one)
 
 
 def _by_group(system: System, trace: Side, ref: Side, bounds: tuple[float, float]) -> ByGroup | None:
@@ -273,7 +302,9 @@ def _features(system: System, sides: tuple[Side, Side], path: _Path, modelled: f
 
 
 def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[AxisShare, ...]:
-    projection = pair.model.projection[0]
+    projection, var = pair.model.projection[0], pair.model.var_within_ref[0, 0]
+    loads = projection.abs().sum(0) > 0  # a run may have fewer axes than another
+    projection, var = projection[:, loads], var[loads]
     if pair.model.has_axis_shares:
         with torch.inference_mode():
             means = pair.x[None, None], pair.y[None, None]
@@ -283,7 +314,7 @@ def _axes(system: System, pair: _Pair, path: _Path, modelled: float) -> tuple[Ax
         back, forth = torch.linalg.pinv(projection).numpy(), projection.numpy()
         along = (back @ path.rarity) * (path.to_middle @ forth) + (back @ path.difference) * (path.half @ forth)
         spread = np.var(_known(system) @ forth, axis=0, ddof=1)
-        information = np.log1p(spread / pair.model.var_within_ref[0, 0].numpy())
+        information = np.log1p(spread / var.numpy())
         shares = _summing_to(along, modelled - path.match) + path.match * information / information.sum()
     loadings = projection.numpy() / np.linalg.norm(projection.numpy(), axis=0)
     return tuple(

@@ -229,7 +229,8 @@ class CaseNotes(_Strict):
 
 
 READING = (
-    "source_column", "ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile",
+    "source_column", "session_column", "ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit",
+    "no_profile",
 )  # fmt: skip
 """The options of a case that say how its tables are read, which a case file may hold as well."""
 

@@ -6,7 +6,8 @@ or one of them, or the reason why there is none.
 The measurements of sources are drawn as traces and refs: so many of each, at random, and nested. In a draw those of every
 source stand in a random order. A comparison of M × N measurements takes them from the front, in the order trace, ref, ref,
 trace, ref, trace, ref, …; so that 1×2 is 1×1 with one measurement more, 2×2 is 1×2 with one more, and so on: what changes
-from one to the next is that measurement and nothing else.
+from one to the next is that measurement and nothing else. Of a source with several sessions the trace takes them from the front
+of one, and the ref from the front of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lindley.evaluation.metrics import cllr_min, devpav, eer
 from lindley.evaluation.pair_grid import PairGrid, PairSums
 from lindley.llrs import Floats
 from lindley.system.system import System
-from lindley.table.splits import Side, order_instances, pair_weights
+from lindley.table.splits import Side, have_pairs, order_instances, pair_weights, session_first, session_pairs
 from lindley.table.table import Table
 
 __all__ = [
@@ -117,14 +118,17 @@ class Draw:
     table: Table
     sources: Sources  # (sources,)
     rows: tuple[Index, ...]  # of every source, in the order of the draw
+    front: Index  # (sources,) rows in front that are the session of the trace; none of a source with one session
+
+    def sides(self, shape: Shape | None = None) -> tuple[Side, Side]:
+        """Traces and refs of M × N measurements; or of all: half as trace, or its session, and the others as ref."""
+        taken = [_taken(rows, front, shape) for rows, front in zip(self.rows, self.front.tolist(), strict=True)]
+        trace, ref = (self._side([each[side] for each in taken]) for side in (0, 1))
+        return trace, ref
 
     def llr(self, system: System, shape: Shape | None = None) -> Floats:
-        """log10 LRs (sources, sources) of M × N measurements; or of all: half as trace, and the others as ref."""
-        shapes = (shape or (len(rows) // 2, len(rows) - len(rows) // 2) for rows in self.rows)
-        places = [_places(each) for each in shapes]
-        trace = [rows[at] for rows, (at, _) in zip(self.rows, places, strict=True)]
-        ref = [rows[at] for rows, (_, at) in zip(self.rows, places, strict=True)]
-        llr = system.llr_sides(self._side(trace), self._side(ref))
+        """log10 LRs (sources, sources) of the `sides`."""
+        llr = system.llr_sides(*self.sides(shape))
         if not np.isfinite(llr).all():
             i, j = np.argwhere(~np.isfinite(llr))[0]
             raise LindleyError(
@@ -138,11 +142,21 @@ class Draw:
         return Side(self.table.values[np.concatenate(rows)], item, self.sources)
 
 
-def draw(table: Table, sources: Sources, *seed: int) -> Draw:
-    """Shuffle the measurements of the sources that are named."""
+def draw(table: Table, sources: Sources, *seed: int, shapes: Sequence[Shape] = ((1, 1),)) -> Draw:
+    """Shuffle the measurements of the sources that are named, for comparisons of some numbers of measurements."""
     rows, count = order_instances(table.source, np.random.default_rng(seed))
-    each = np.split(rows, np.cumsum(count)[:-1])
-    return Draw(table, sources, tuple(each[i] for i in np.searchsorted(table.sources, sources).tolist()))
+    rows, front = session_first(rows, count, table.session, shapes)
+    each, which = np.split(rows, np.cumsum(count)[:-1]), np.searchsorted(table.sources, sources)
+    return Draw(table, sources, tuple(each[i] for i in which.tolist()), front[which])
+
+
+def _taken(rows: Index, front: int, shape: Shape | None) -> tuple[Index, Index]:
+    """Of the measurements of a source those of its trace and those of its ref."""
+    if front:
+        m, n = shape or (front, len(rows))
+        return rows[:front][:m], rows[front:][:n]
+    trace, ref = _places(shape or (len(rows) // 2, len(rows) - len(rows) // 2))
+    return rows[trace], rows[ref]
 
 
 def _places(shape: Shape) -> tuple[list[int], list[int]]:
@@ -175,7 +189,7 @@ class Scores:
     def of(cls, system: System, table: Table, settings: Settings, stream: int = 0) -> Scores:
         """Score the draws. ``stream``: tables are resampled independently of each other if these differ."""
         m, n = settings.instances
-        enough = table.sources[counts(table) >= m + n]
+        enough = table.sources[have_pairs(table.source, table.session, [settings.instances])[0]]
         remarks = []
         if len(enough) < MIN_SOURCES:
             raise LindleyError(
@@ -194,6 +208,12 @@ class Scores:
             remarks.append(
                 f"the system's bounds are those of {shape[0]}×{shape[1]} measurements: its training data had too few sources "
                 f"with the {m + n} of {m}×{n}"
+            )
+        some = np.isin(table.source, sources)
+        if pairs := session_pairs(table.source[some], None if table.session is None else table.session[some]):
+            remarks.append(
+                f"{table.name}: of the same-source pairs {pairs['two_sessions']} are of two sessions and "
+                f"{pairs['one_session']} of one"
             )
         groups = len(np.unique(_groups(table, sources)))
         return cls(
@@ -244,7 +264,7 @@ class Scores:
         number = int(np.ceil(WORST_SHARE * len(self.sources)))
         pair: Pair = {}
         costliest: list[tuple[str, float]] = []
-        for kind, costs in _costs(self.grid, self.matrices, self.bounds).items():
+        for kind, costs in _costs(self.grid, self.matrices, [self.bounds] * len(self.matrices)).items():
             shares = np.sum(costs.shares(), axis=0)
             worst = np.argsort(-shares, kind="stable")[:number]
             kept = ~np.isin(np.arange(len(shares)), worst)
@@ -292,10 +312,10 @@ def _groups(table: Table, sources: Sources) -> NDArray[np.str_]:
 
 
 def _costs(
-    grid: PairGrid, matrices: Sequence[Floats], bounds: Sequence[float] | Sequence[Floats]
+    grid: PairGrid, matrices: Sequence[Floats], bounds: Sequence[tuple[float, float] | Floats]
 ) -> dict[Kind, PairSums]:
-    """Of the raw and of the bounded LRs, mean over several matrices."""
-    bounded = (np.clip(each, *bounds) for each in matrices)
+    """Of the raw and of the bounded LRs, mean over several matrices, each with its bounds."""
+    bounded = (np.clip(each, *ends) for each, ends in zip(matrices, bounds, strict=True))
     return {"raw": PairSums.costs(grid, *matrices), "bounded": PairSums.costs(grid, *bounded)}
 
 
@@ -336,11 +356,14 @@ def _by_order(grid: PairGrid, llr: Floats, times: Floats) -> dict[str, Floats]:
 
 def comparisons(table: Table, sources: Sources, settings: Settings) -> list[Draw]:
     """The draws of the comparison that most figures are of."""
-    return [draw(table, sources, settings.seed, 0, *([number] if number else [])) for number in range(settings.draws)]
+    return [
+        draw(table, sources, settings.seed, 0, *([number] if number else []), shapes=[settings.instances])
+        for number in range(settings.draws)
+    ]
 
 
-def _draws(table: Table, sources: Sources, settings: Settings) -> list[Draw]:
-    return [draw(table, sources, settings.seed, 1, number) for number in range(settings.draws)]
+def _draws(table: Table, sources: Sources, settings: Settings, shapes: Sequence[Shape]) -> list[Draw]:
+    return [draw(table, sources, settings.seed, 1, number, shapes=shapes) for number in range(settings.draws)]
 
 
 def missing_replicates(system: System, table: Table, settings: Settings) -> Pair | str:
@@ -348,31 +371,31 @@ def missing_replicates(system: System, table: Table, settings: Settings) -> Pair
     sources = _some(table.sources[counts(table) >= 3], settings.seed, MOST_REPEATED)
     if len(sources) < MIN_SOURCES:
         return f"{len(sources)} sources have three measurements or more, and it takes {MIN_SOURCES}"
-    times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
+    times, drawn = _times(table, sources, settings), _draws(table, sources, settings, [(1, 1)])
     grid = square(system, table, sources)
-    number = np.array([len(rows) for rows in drawn[0].rows])
-    one = _costs(grid, [each.llr(system, (1, 1)) for each in drawn], system.bounds)
-    bounds = tuple(system.bounds_of_pairs(number // 2, number - number // 2))
+    one = _costs(grid, [each.llr(system, (1, 1)) for each in drawn], [system.bounds] * len(drawn))
+    bounds = [system.bounds_of_pairs(*(side.count for side in each.sides())) for each in drawn]
     every = _costs(grid, [each.llr(system) for each in drawn], bounds)
     return {kind: Estimate.of(one[kind].mean(times) - every[kind].mean(times)) for kind in KINDS}
 
 
 def coherence(system: System, table: Table, settings: Settings) -> tuple[tuple[LadderStep, ...], int, Figures]:
     """Cllr as measurements are added, of the sources that have the most of them."""
-    number = counts(table)
-    wanted = max(LADDER_SOURCES, LADDER_SHARE * int((number >= 2).sum()))
-    most = max((total for total in range(2, LADDER_MOST + 1) if (number >= total).sum() >= wanted), default=0)
-    if most < 3:
-        why = f"too few sources have three measurements or more ({int((number >= 3).sum())} of {len(number)})"
+    every = ladder(LADDER_MOST)
+    have = have_pairs(table.source, table.session, every)
+    number = have.sum(axis=1)
+    shapes = every[: max(np.flatnonzero(number >= max(LADDER_SOURCES, LADDER_SHARE * number[0])), default=-1) + 1]
+    if len(shapes) < 2:
+        why = f"too few sources have three measurements or more ({number[1]} of {have.shape[1]})"
         return (), 0, {("coherence", "gain"): why, ("coherence", "largest_rise"): why}
-    sources = _some(table.sources[number >= most], settings.seed, MOST_REPEATED)
-    times, drawn = _times(table, sources, settings), _draws(table, sources, settings)
+    sources = _some(table.sources[have[len(shapes) - 1]], settings.seed, MOST_REPEATED)
+    times, drawn = _times(table, sources, settings), _draws(table, sources, settings, shapes)
     grid = square(system, table, sources)
     steps: list[LadderStep] = []
     cllr: dict[Kind, list[Floats]] = {kind: [] for kind in KINDS}  # of every step, for every row of times
-    for shape in ladder(most):
+    for shape in shapes:
         matrices = [each.llr(system, shape) for each in drawn]
-        for kind, costs in _costs(grid, matrices, system.bounds_for(*shape)[0]).items():
+        for kind, costs in _costs(grid, matrices, [system.bounds_for(*shape)[0]] * len(matrices)).items():
             cllr[kind].append(costs.mean(times))
         after_pav = float(np.mean([cllr_min(grid.llrs(llr)) for llr in matrices]))
         steps.append(LadderStep(shape, Estimate.of(cllr["raw"][-1]), Estimate.of(cllr["bounded"][-1]), after_pav))

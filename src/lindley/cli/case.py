@@ -15,6 +15,7 @@ from lindley.cli.options import (
     AsJson,
     Signed,
     SystemFile,
+    command_line,
     described_sides,
     no_data_set,
     reads_table,
@@ -177,8 +178,8 @@ def case(
     if tables is None or wanted != loaded.table:
         tables = _load_sides(one, other, loaded.table)
     traces, refs = Evidence("trace", tables[0]), Evidence("ref", tables[1])
-    command = _command(
-        system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
+    command = command_line(
+        "case", system, trace=trace, ref=ref, **(one.given if one.given == other.given else reading),
         scale=None if scale == "nfi" else file_name(scale), language=None if language == "en" else language,
         **told, logo=picture and Path(picture), allow_outside=allow_outside or None, allow_same_file=allow_same_file or None,
         require_signature=require_signature, force=(force and bool(loaded.doubt)) or None, out=out,
@@ -321,20 +322,3 @@ def _load_sides(trace: DataConfig, ref: DataConfig, wanted: Mapping[str, Any]) -
             raise TableError((*error.findings, *other.findings)) from error
         raise
     return traces, ref.load("case", **wanted)
-
-
-def _command(system: Path, **options: object) -> str:
-    """The command as it would be typed where its files are, so that somebody can repeat it; folders are nobody's business."""
-    from lindley.settings import option_list, option_value
-
-    def typed(value: object) -> str:
-        if isinstance(value, tuple):
-            return option_list(*value)
-        return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
-
-    given = [
-        f"--{name.replace('_', '-')}" + ("" if value is True else f" {typed(value)}")
-        for name, value in options.items()
-        if value is not None
-    ]
-    return " ".join(["lindley case", typed(system), *given])

@@ -16,6 +16,8 @@ import typer
 from lindley.cli.console import warn
 from lindley.errors import LindleyError
 from lindley.files import is_special, require_name
+from lindley.settings import option_list, option_value
+from lindley.shown import file_name
 
 if TYPE_CHECKING:
     from lindley.experiment.config import DataConfig
@@ -39,6 +41,7 @@ __all__ = [
     "SystemFile",
     "Tables",
     "all_given",
+    "command_line",
     "described_sides",
     "described_tables",
     "load_table",
@@ -88,6 +91,11 @@ Signed = Annotated[
 READING: dict[str, tuple[Any, str]] = {
     "source_column": (str | None, "The column that names the source. Default: the column called 'source'."),
     "group_column": (str | None, "Sources of one group are never split apart (two windows of a vehicle)."),
+    "session_column": (
+        str | None,
+        "What some measurements of a source share: the fragment, day or instrument. Trace and ref of a source that has two "
+        "are then of different ones.",
+    ),
     "instance_column": (str | None, "The column that numbers the measurements of a source."),
     "include_columns": (str | None, "Use these columns as features, and no others: A,B,… or '\"Na, %\",B'."),
     "ignore_columns": (str | None, "Leave these columns out: A,B,… or '\"Na, %\",B'."),
@@ -121,10 +129,12 @@ READING: dict[str, tuple[Any, str]] = {
     "no_profile": (bool, "Take nothing from lindley.yaml, the options that are kept in the folder of the table."),
 }
 """How a table is read: what each option takes, and its help, by the names of `DataConfig`."""
-CASE_READING = ("ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile")
+CASE_READING = (
+    "session_column", "ignore_columns", "header_row", "sheet", "hidden", "decimal", "below_limit", "no_profile",
+)  # fmt: skip
 EVALUATE_READING = (
-    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
-    "allow_duplicates", "no_profile",
+    "source_column", "group_column", "session_column", "instance_column", "header_row", "sheet", "hidden", "decimal",
+    "below_limit", "allow_duplicates", "no_profile",
 )  # fmt: skip
 """Those of commands that read tables for a system, which itself says what the features are."""
 
@@ -250,6 +260,22 @@ def all_given(described: Iterable[DataConfig]) -> dict[str, Any]:
     return {name: value for each in described for name, value in each.given.items()}
 
 
+def command_line(*words: object, **options: object) -> str:
+    """A command as it would be typed where its files are, so that somebody can repeat it; folders of paths are left out."""
+
+    def typed(value: object) -> str:
+        if isinstance(value, tuple):
+            return option_list(*value)
+        return option_value(file_name(str(value)) if isinstance(value, Path) else str(value))
+
+    given = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {typed(value)}")
+        for name, value in options.items()
+        if value is not None
+    ]
+    return " ".join(["lindley", *map(typed, words), *given])
+
+
 def load_tables(tables: Sequence[DataConfig], same_labels: Any = None, **further: Any) -> Table:
     """What `read_tables` reads, after a warning of everything that is odd with it."""
     return tell_findings(read_tables(tables, same_labels, **further))
@@ -289,16 +315,19 @@ def tell_findings(table: Table) -> Table:
     return table
 
 
-def require_files(systems: Iterable[str | Path], tables: Iterable[str], signed_by: Path | None = None) -> None:
+def require_files(
+    systems: Iterable[str | Path], tables: Iterable[str], signed_by: Path | None = None, *, old_robust: bool = False
+) -> None:
     """Refuse what is no system, or was not signed, and tables that are not there, before the work.
 
-    It is told within half a second: torch, which computes with them, takes longer to load.
+    ``old_robust``: a system with the robust model of lindley 0.2.0 or older is not refused. It is told within half a second:
+    torch, which computes with them, takes longer to load.
     """
     from lindley.system.header import read_header, read_system
 
     for each in systems:
         data = read_system(each)
-        read_header(data, str(each))
+        read_header(data, str(each), old_robust=old_robust)
         if signed_by is not None:
             from lindley.system.signature import verify
 

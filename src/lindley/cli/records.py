@@ -35,7 +35,8 @@ def verify(
     The measurements come from the report; its system is found by its SHA-256, in the folder of the report, in the
     working folder, and in --systems. The matrix of a batch, which stands among its reports, is told and passed over.
     Exit status: 0 if all of every report follows from its measurements; 3 if some of it could not be compared, as of
-    another version's page or of what a PDF shows; 2 if anything is amiss.
+    another version's page, of what a PDF shows, or of the LR of a robust system of lindley 0.2.0 or older; 2 if anything is
+    amiss.
     """
     if not any(map(os.path.exists, reports)):
         for path in reports:
@@ -62,6 +63,7 @@ def verify(
             continue
         record = each.record
         same = "the same LR" if each.unchecked else f"the same LR and the same {_kind(each.report)}"
+        same = same if each.computed else "the LR was not computed again"
         called = f" (in the report '{visible(record.system.file)}')" if each.system != record.system.file else ""
         written = "" if record.lindley == __version__ else f", written by lindley {visible(record.lindley)}"
         say_prose(

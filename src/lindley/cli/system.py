@@ -27,6 +27,7 @@ from lindley.cli.options import (
     SystemFile,
     Tables,
     all_given,
+    command_line,
     described_tables,
     load_tables,
     read_mates,
@@ -49,8 +50,12 @@ def train(
     out: Annotated[Path, typer.Option(help=f"The system file to write: NAME{SYSTEM_ENDING}.")],
     reading: dict[str, Any],
     model: Annotated[
-        str, typer.Option(help=f"{MODELS}, or a neural {NEURAL}; {CALIBRATIONS} behind that calibrate it afterwards.")
-    ] = "robust",
+        str | None,
+        typer.Option(
+            help=f"{MODELS}, or a neural {NEURAL}; {CALIBRATIONS} behind that calibrate it afterwards. Default: robust, with "
+            "the held-out cost of two plain models beside its own."
+        ),
+    ] = None,
     replicates: Annotated[
         int | None,
         typer.Option(
@@ -81,13 +86,14 @@ def train(
     names, and no code. 'lindley case' evaluates cases with it.
     """
     require_place(out, (SYSTEM_ENDING,), tuple(map(Path, tables)), force=force)
+    from lindley.system.kinds import DEFAULT_MODEL
     from lindley.system.names import ModelName
 
-    kind = ModelName.parse(model).kind
+    kind = ModelName.parse(model or DEFAULT_MODEL).kind
     described = described_tables(tables, reading)
     data = load_tables(described, same_labels)
 
-    from lindley.pages.case_words import describe_training
+    from lindley.pages.case_words import cheaper_rival, describe_training
     from lindley.system.train import train as train_system  # brings torch
 
     options = {"epochs": epochs} if epochs is not None and "epochs" in kind.options.model_fields else None
@@ -106,7 +112,7 @@ def train(
     configuration = {
         "data": names[0] if len(names) == 1 else names,
         **all_given(described),
-        "model": model,
+        "model": model or DEFAULT_MODEL,
         "replicates": system.about["bootstrap"],
     }
     if "mates" in system.about:
@@ -118,6 +124,13 @@ def train(
         progress.step("writing the system", "", 0.0)
         system.save(out, replace=force)
     say_prose(describe_training(system))
+    if (best := cheaper_rival(system)) is not None:
+        again = command_line(
+            "train", *tables, **all_given(described), model=best, replicates=replicates, seed=seed or None,
+            mates=None if mates == "as-in-table" else mates, same_labels=same_labels, private=private or None, out=str(out),
+            force=True,
+        )  # fmt: skip
+        say(f"\nTo train {best} instead: {again}")
     say(f"\nSystem:  {out}\nSHA-256: {system.sha256}\n         Keep it in the laboratory's archive.")
 
 
@@ -170,12 +183,17 @@ def update(
     for beside in (page, page.with_suffix(".json")):
         if beside.exists() and not force:
             raise LindleyError(f"{beside} is there already. Give another name with --out, or --force to replace it.")
-    require_files([system], more, require_signature)
+    require_files([system], more, require_signature, old_robust=True)
     from lindley.pages.case_record import read_report, reports_in  # brings torch
     from lindley.system.system import System, load
     from lindley.system.update import grown_background, retrained
 
-    old = load(system, signed_by=require_signature)
+    old = load(system, signed_by=require_signature, old_robust=True)
+    if cases and not old.computes:
+        raise LindleyError(
+            f"--cases: past cases are evaluated by both systems, and {system} holds the robust model of lindley 0.2.0 or "
+            "older, which this version does not compute. Leave --cases out."
+        )
     described = described_tables(more, reading, UPDATE_READING)
     reading = all_given(described)
     reports = reports_in(cases or ())

@@ -1,8 +1,7 @@
 """Per-axis analysis of a two-level model: what every axis contributes, and whether its data follow the model.
 
-The LLR of a pair is a sum over axes. Where the law between sources factors over axes, the terms are their own LLRs; in the
-robust model they are what each axis adds to those before it. Nothing is drawn here, and torch is loaded only when an analysis
-is made.
+The LLR of a pair is a sum over axes where the law between sources factors over them: the terms are their own LLRs. Nothing is
+drawn here, and torch is loaded only when an analysis is made.
 """
 
 from __future__ import annotations

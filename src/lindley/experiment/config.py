@@ -91,6 +91,9 @@ class DataConfig(_ShortForm):
     data: str = Field(description="a named data set (see 'lindley data list'), or the path of a CSV or .xlsx file")
     source_column: str | None = Field(default=None, description="the column that names the source; default 'source'")
     group_column: str | None = Field(default=None, description="sources of one group are never split apart")
+    session_column: str | None = Field(
+        default=None, description="what some measurements of a source share: the fragment, day or instrument"
+    )
     instance_column: str | None = Field(
         default=None, description="the column that numbers the measurements of a source"
     )

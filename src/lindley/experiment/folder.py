@@ -42,7 +42,7 @@ from lindley.files import write_atomically
 from lindley.settings import setting
 from lindley.shown import read_json
 from lindley.table.datasets import dataset_names
-from lindley.table.table import Table
+from lindley.table.table import ROLES, Table
 from lindley.table.units import plain_names
 
 __all__ = [
@@ -192,7 +192,7 @@ def start_folder(folder: Path, experiment: Experiment, table: Table, notice: Not
     _refuse_changed(folder, experiment, table)
     _sweep(folder)
     arrays = {"name": np.array(table.name), "features": np.array(table.header), "values": table.values}
-    labels = {"source": table.source, "group": table.group, "instance": table.instance}
+    labels = {role: found for role in ROLES if (found := getattr(table, role)) is not None}
     data = io.BytesIO()
     np.savez_compressed(data, **arrays, **labels)  # type: ignore[arg-type]
     if (there := _read(folder / DATA)) != data.getvalue():
@@ -309,7 +309,7 @@ def read_table_file(folder: Path) -> Table:
             f"{path} is damaged ({error}). Run the experiment again: it redoes what is damaged."
         ) from error
     try:
-        labels = {name: arrays[name].astype(np.str_) for name in ("source", "group", "instance")}
+        labels = {role: arrays[role].astype(np.str_) for role in ROLES if role in arrays or role != "session"}
         features, units = plain_names(list(map(str, arrays["features"])))
         return Table(str(arrays["name"]), arrays["values"], features, **labels, units=units)
     except (KeyError, ValueError) as error:

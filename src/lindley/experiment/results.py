@@ -19,7 +19,7 @@ from lindley.experiment.work import ORACLE, Unit, code_digest
 from lindley.files import write_atomically
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
-from lindley.table.splits import Size, mate_share
+from lindley.table.splits import Size, mate_share, session_pairs
 from lindley.table.table import Table
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ class Results:
             "rows": len(table.values),
             "sources": len(table.sources),
             "groups": len(set(table.group.tolist())),
+            **({} if (pairs := session_pairs(table.source, table.session)) is None else {"sessions": pairs}),
             **({} if (mates := mate_share(table, experiment.protocol.mates)) is None else {"mates": mates}),
             "features": list(table.features),
             "findings": [str(finding) for finding in table.findings],

@@ -322,12 +322,13 @@ def _sized_tests(table: Table, splits: Sequence[Split], seed: int) -> dict[Size,
 
     A size is left out if a split has fewer than two such sources, and so no pairs.
     """
-    sizes = series_sizes(table.source)
+    sizes = series_sizes(table.source, table.session)
     drawn: dict[Size, list[Part]] = {size: [] for size in sizes}
     for split in splits:
         inside = np.flatnonzero(np.isin(table.source, split.raw[2].source))
         rng = stream(run_seed(seed, split.index), "series")
-        for size, (some, is_trace) in zip(sizes, draw_nested(table.source[inside], sizes, rng), strict=True):
+        session = None if table.session is None else table.session[inside]
+        for size, (some, is_trace) in zip(sizes, draw_nested(table.source[inside], sizes, rng, session), strict=True):
             rows = inside[some]
             drawn[size].append(
                 Part(table.values[rows], table.source[rows], is_trace, table.group[rows], split.test.mates)

@@ -10,18 +10,16 @@ wait for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
-from threading import local
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_a_time", "keep_memory", "one_thread", "pieces", "room", "side_by_side", "workspace"]
+__all__ = ["at_a_time", "keep_memory", "one_thread", "pieces", "side_by_side"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,40 +42,6 @@ def pieces(n: int, size: int) -> list[slice]:
     number = max(1, -(-n // max(1, size)))
     edges = [-(-n * i // number) for i in range(number + 1)]
     return [slice(begin, end) for begin, end in pairwise(edges)]
-
-
-class _Lent(local):
-    """Memory that a thread uses again and again, and how much of it is in use."""
-
-    memory: Tensor | None = None
-    used: int = 0
-
-
-_LENT = _Lent()
-
-
-@contextmanager
-def workspace(memory: Tensor | None) -> Iterator[None]:
-    """Inside of it, `room` lends parts of a vector: for one block after the other.
-
-    Memory that is asked for anew comes from the system page by page, which can take longer than what is computed in it.
-    """
-    before = _LENT.memory, _LENT.used
-    _LENT.memory, _LENT.used = memory, 0
-    try:
-        yield
-    finally:
-        _LENT.memory, _LENT.used = before
-
-
-def room(*shape: int) -> Tensor | None:
-    """For ``out=``: a tensor to write into, until the `workspace` ends. None outside of one, and where it is full."""
-    size = math.prod(shape)
-    if _LENT.memory is None or _LENT.used + size > len(_LENT.memory):
-        return None
-    part = _LENT.memory[_LENT.used : _LENT.used + size]
-    _LENT.used += size
-    return part.view(shape)
 
 
 def keep_memory() -> None:

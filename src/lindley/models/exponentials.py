@@ -8,9 +8,11 @@ the time. So eᵗ is computed as 2^(t log₂ e), which differs by a relative |t|
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 __all__ = ["LN2", "LOG2_E", "exp_", "ln_sum_exp"]
 
@@ -27,7 +29,27 @@ def exp_(exponents: Tensor) -> Tensor:
 
 def ln_sum_exp(terms: Tensor, dim: int = -1) -> Tensor:
     """ln Σ exp(terms), in their place: they may be used up, unless they have a gradient. −inf where all terms are."""
-    if terms.requires_grad or terms.numel() <= FEW:
+    if terms.numel() <= FEW:
         return torch.logsumexp(terms, dim)
+    if terms.requires_grad:
+        return _LnSumExp.apply(terms, dim)  # type: ignore[no-any-return, no-untyped-call]
     top = terms.amax(dim, keepdim=True).clamp_min_(torch.finfo(terms.dtype).min)
     return exp_(terms.sub_(top)).sum(dim).log_().add_(top.squeeze(dim))
+
+
+class _LnSumExp(torch.autograd.Function):
+    """ln Σ exp, whose gradient takes no exponentials: the shares of the terms are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, terms: Tensor, dim: int) -> Tensor:
+        top = terms.amax(dim, keepdim=True).clamp_min_(torch.finfo(terms.dtype).min)
+        shares = exp_(terms - top)
+        total = shares.sum(dim, keepdim=True)
+        ctx.dim = dim
+        ctx.save_for_backward(shares.div_(total.clamp_min(torch.finfo(terms.dtype).tiny)))
+        return total.log().add_(top).squeeze(dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        return ctx.saved_tensors[0] * slope.unsqueeze(ctx.dim), None

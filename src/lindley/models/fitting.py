@@ -90,15 +90,23 @@ class Sources:
     first: NDArray[np.intp]  # (sources,) first row of a source
     count: NDArray[np.intp]  # (sources,)
     group: NDArray[np.intp]  # (sources,) number of its group
+    session: NDArray[np.str_] | None = None  # (rows,) of its source, where it is known
 
     @classmethod
-    def of(cls, values: Floats, source: NDArray[np.str_], group: NDArray[np.str_] | None = None) -> Sources:
+    def of(
+        cls,
+        values: Floats,
+        source: NDArray[np.str_],
+        group: NDArray[np.str_] | None = None,
+        session: NDArray[np.str_] | None = None,
+    ) -> Sources:
         """From rows in any order; the order of the sources is that of their names."""
         labels, row, item, count = np.unique(source, return_index=True, return_inverse=True, return_counts=True)
         groups = labels if group is None else group[row]
         if (item[1:] < item[:-1]).any():
-            values = values[np.argsort(item, kind="stable")]
-        return cls(values, np.cumsum(count) - count, count, np.unique(groups, return_inverse=True)[1])
+            order = np.argsort(item, kind="stable")
+            values, session = values[order], None if session is None else session[order]
+        return cls(values, np.cumsum(count) - count, count, np.unique(groups, return_inverse=True)[1], session)
 
     def __len__(self) -> int:
         return len(self.count)
@@ -108,7 +116,8 @@ class Sources:
         count = self.count[which]
         first = np.cumsum(count) - count
         rows = np.repeat(self.first[which] - first, count) + np.arange(count.sum())
-        return Sources(self.values[rows], first, count, self.group[which])
+        session = None if self.session is None else self.session[rows]
+        return Sources(self.values[rows], first, count, self.group[which], session)
 
     @property
     def item(self) -> NDArray[np.intp]:

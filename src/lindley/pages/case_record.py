@@ -38,6 +38,7 @@ from lindley.files import sha256_of
 from lindley.limits import limit, limit_text
 from lindley.pages.pdf import attached_page, page_as_pdf
 from lindley.shown import read_json, visible
+from lindley.system.header import OldRobust
 from lindley.system.system import System, load
 from lindley.table.findings import Finding, Level
 from lindley.table.table import Table
@@ -116,6 +117,7 @@ class _Item(_Part):
     number: str | None = None
     measured: list[dict[str, FiniteFloat]] = Field(min_length=1)
     reference: list[FiniteFloat] | None = None
+    session: list[str] | None = None  # of every measurement
     files: tuple[_File, ...] = ()
     findings: tuple[_Noticed, ...] = ()
 
@@ -216,6 +218,7 @@ class Verification:
     problems: tuple[str, ...] = ()  # where they part, in sentences
     unchecked: tuple[str, ...] = ()  # what could not be compared, although its version would have it in one way only
     taken: tuple[str, ...] = ()  # what is the laboratory's own, and may say anything
+    computed: bool = True  # whether the case could be computed again
 
     @property
     def same(self) -> bool:
@@ -268,11 +271,22 @@ def verify_reports(reports: Iterable[Path], systems: Iterable[Path] = ()) -> Ite
         if not place.exists():
             raise LindleyError(f"--systems {place}: there is no such file or folder")
     for path in reports:
-        record = None
+        record = file = None
         try:
             report = read_report(path)
             record = report.record
-            system = known.find(record.system.sha256, [*places, path.parent, Path()])
+            file = known.find(record.system.sha256, [*places, path.parent, Path()])
+            system = None if file is None else known.load(file)
+        except OldRobust:
+            assert record is not None
+            assert file is not None
+            old = (
+                "its system has the recorded SHA-256 and holds the robust model of lindley 0.2.0 or older: the LR itself takes "
+                "version 0.2.0. Neither it nor what follows from it was made again; digests were checked"
+            )
+            found = report.problems, (*report.unchecked, old), tuple(_taken(record))
+            yield Verification(path, record, file.name, *found, computed=False)
+            continue
         except LindleyError as error:
             yield Verification(path, record, problems=(str(error),))
             continue
@@ -300,18 +314,19 @@ class _Systems:
     """System files, known by their digests; each is read once."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, System] = {}
+        self._found: dict[str, Path] = {}
         self._digest = cache(sha256_of)
+        self.load = cache(load)
 
-    def find(self, digest: str, places: Iterable[Path]) -> System | None:
-        """The system with this digest, in files and folders."""
-        for place in dict.fromkeys(() if digest in self._loaded else places):
+    def find(self, digest: str, places: Iterable[Path]) -> Path | None:
+        """The file with this digest, in files and folders."""
+        for place in dict.fromkeys(() if digest in self._found else places):
             for path in sorted(place.glob("*.safetensors")) if place.is_dir() else [place]:
                 with suppress(OSError):  # one that cannot be read is not the one
                     if self._digest(path) == digest:
-                        self._loaded[digest] = load(path)
-                        return self._loaded[digest]
-        return self._loaded.get(digest)
+                        self._found[digest] = path
+                        return path
+        return self._found.get(digest)
 
 
 def _text(path: Path) -> str:
@@ -422,7 +437,8 @@ def _evidence(system: System, which: Which, item: _Item) -> Evidence:
     labels = np.full(len(items.values), item.label if item.item is None else item.item)
     files = tuple((each.file, each.sha256) for each in item.files)
     findings = tuple(each.finding for each in item.findings)
-    return Evidence(which, replace(items, source=labels, group=labels, files=files, findings=findings))
+    session = None if item.session is None else np.array(item.session, dtype=np.str_)
+    return Evidence(which, replace(items, source=labels, group=labels, session=session, files=files, findings=findings))
 
 
 def _measurements(system: System, which: Which, item: _Item) -> Table:

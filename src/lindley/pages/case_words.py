@@ -113,9 +113,26 @@ def decided(case: Case) -> list[str]:
     sentences = [words[form].format(k=count(said.as_near), n=count(len(case.system.population.means)))]
     related = said.relatedness
     if related is not None:
+        one = related.but_one
         which = "difference" if said.log10_lr_model < 0 else "relatedness" if related.share >= 0.5 else "typicality"
-        rounded = lr_text(related.log10_ceiling, case.language)
-        sentences.append(words[f"decided_{which}"].format(pairs=rounded, ceiling=rounded))
+        if which == "relatedness" and one.share >= related.share / 2:
+            which = "but_one"
+        alike, but_one, wrong = (
+            lr_text(-math.log10(each), case.language) for each in (related.alike, one.alike, one.wrong)
+        )
+        bound, without = (ratio_text(llr, case.language) for llr in (math.log10(one.wrong / one.alike), one.log10_lr))
+        ceiling = lr_text(related.log10_ceiling, case.language)
+        sentences.append(
+            words[f"decided_{which}"].format(
+                alike=alike,
+                ceiling=ceiling,
+                feature=one.feature,
+                without=without,
+                but_one=but_one,
+                wrong=wrong,
+                bound=bound,
+            )
+        )
     return sentences
 
 
@@ -235,6 +252,11 @@ def describe_training(system: System) -> str:
         "had one above 1.",
         f"These pairs support LRs from {_span(system.bounds)}: {_beyond(system)}",
     ]
+    if sessions := validation.get("sessions"):
+        paragraphs.append(
+            f"Of its same-source pairs {sessions['two_sessions']:,} are of two sessions and {sessions['one_session']:,} of "
+            "one: trace and reference are of different sessions wherever a source has two."
+        )
     if "mates" in about:
         paragraphs.append(
             f"Different sources of one group are {percent(about['mates']['share'])} of the pairs of different sources "
@@ -248,7 +270,28 @@ def describe_training(system: System) -> str:
             f"{system.name}+logistic, may serve better; 'lindley run' compares them."
         )
     paragraphs.append(_gives_away(system))
-    return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+    told = [textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs]
+    if "rivals" in about:
+        told.insert(len(told) - 1, _beside_rivals(system))
+    return "\n\n".join(told)
+
+
+def _beside_rivals(system: System) -> str:
+    """The held-out cost of a system and of plain models, a line each, and which is best if another is."""
+    costs = {system.name: system.about["validation"]["cllr"], **system.about["rivals"]}
+    longest = max(map(len, costs))
+    lines = [f"  {name:{longest}}  {'not fitted' if cost is None else number(cost)}" for name, cost in costs.items()]
+    best = cheaper_rival(system)
+    if best is not None:
+        lines.append(f"On this table {best} costs less than {system.name}.")
+    return "\n".join(["Held-out Cllr on this table, beside plain models with a cross-fitted calibration:", *lines])
+
+
+def cheaper_rival(system: System) -> str | None:
+    """The plain model with the least held-out cost, if that is below the system's own."""
+    costs = {name: cost for name, cost in system.about.get("rivals", {}).items() if cost is not None}
+    best = min(costs, key=lambda name: costs[name], default=None)
+    return best if best is not None and costs[best] < system.about["validation"]["cllr"] else None
 
 
 def _cllr_interval(validation: Mapping[str, Any]) -> str:

@@ -141,6 +141,14 @@ def list_facts(content: Mapping[str, Any], source: DataConfig, neural: bool) -> 
     facts = [("Data", f"{data['name']}: {data['rows']:,} measurements of {data['sources']:,} sources")]
     if data["groups"] != data["sources"]:
         facts.append(("Groups", f"{data['groups']:,}; the sources of a group are never split apart"))
+    if sessions := data.get("sessions"):
+        facts.append(
+            (
+                "Sessions",
+                f"{sessions['two_sessions']:,} sources have two or more, of which trace and ref are of different ones; of "
+                f"{sessions['one_session']:,} sources both are of one",
+            )
+        )
     if "mates" in data:
         facts.append(
             (

@@ -16,6 +16,8 @@ __all__ = [
     "FORMAT",
     "KEY",
     "OLDEST",
+    "OldRobust",
+    "has_old_robust",
     "may_say_nothing",
     "not_held",
     "printable",
@@ -31,6 +33,12 @@ holds the bounds of cases of several measurements; before, those of one against 
 KEY = "lindley"
 HEADER_LENGTH = 8
 TRANSFORMS = ("none", "log10", "ln")
+OLD_LAW = {"Stabiliser", "Tails", "Population"}
+"""Parts of the robust model as it was up to lindley 0.2.0."""
+
+
+class OldRobust(LindleyError):
+    """A system holds the robust model of lindley 0.2.0 or older, which this version does not compute."""
 
 
 def read_system(path: str | Path) -> bytes:
@@ -48,13 +56,15 @@ def read_system(path: str | Path) -> bytes:
 
 
 def read_header(
-    data: bytes, name: str, form: str = FORMAT, oldest: int | None = OLDEST
+    data: bytes, name: str, form: str = FORMAT, oldest: int | None = OLDEST, *, old_robust: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any], int]:
     """The header of a safetensors file, what lindley wrote into it, and the number of its layout.
 
-    ``oldest`` is the first layout that is still read. Nothing is known yet of whether the numbers belong to it.
+    ``oldest`` is the first layout that is still read; ``old_robust``: a system with the old robust model is not refused.
+    Nothing is known yet of whether the numbers belong to it.
 
     Raises:
+        OldRobust: if it holds the robust model of lindley 0.2.0 or older.
         LindleyError: if the file is foreign, cut off, of another format or of another version; it says which.
     """
     what, _, version = form.rpartition("/")
@@ -72,7 +82,22 @@ def read_header(
         raise
     except Exception as error:  # whatever a damaged or forged file makes of the reader of JSON
         not_held(name, what, error)
+    if has_old_robust(header) and not old_robust:
+        raise OldRobust(
+            f"{name} holds the robust model of lindley 0.2.0 or older, which this version does not compute: train it anew with "
+            "'lindley train', or with 'lindley update' if there are further measurements and the tables that it was trained "
+            "on, or use lindley 0.2.0 for it."
+        )
     return whole, header, layout
+
+
+def has_old_robust(header: Mapping[str, Any]) -> bool:
+    """Whether a header tells of the robust model of lindley 0.2.0 or older."""
+    try:
+        model = header["structure"]["fields"]["model"]
+        return model["kind"] == "Robust" and any(part.get("kind") in OLD_LAW for part in model["fields"].values())
+    except (AttributeError, KeyError, TypeError):
+        return False
 
 
 def not_held(name: str, what: str, error: Exception) -> NoReturn:

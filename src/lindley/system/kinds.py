@@ -162,20 +162,23 @@ _add(
     Kind(
         name="robust",
         label="robust",
-        words="robust model: heavy tails, kernel densities and relatedness, cross-fitted on train and validation sources",
+        words="robust model: a plain two-level law and a heavy-tailed one, errors that say nothing, sources that are alike; "
+        "fitted on held-out pairs of train and validation sources",
         fit="lindley.models.robust.fit:fit",
-        stores=tuple(
-            f"lindley.models.robust.{place}"
-            for place in ("model:Robust", "tails:Tails", "population:Population", "eigenbasis:Stabiliser")
+        stores=(
+            "lindley.models.robust.model:Robust",
+            "lindley.models.robust.model:Basis",
+            _TWO_LEVEL,
+            "lindley.models.heavy_tailed.model:HeavyTailed",
         ),
-        can=frozenset({"parts", "shares", "scatter"}),
+        can=frozenset({"parts", "scatter"}),
         options=RobustOptions,
         family="robust",
         cross_fit="always",
         replicates=10,
         halves=True,  # a source that is drawn twice would be its own batch mate
-        of_others="with axes and kernels of the others (its scalars and its shrinkage were fitted on all sources, which "
-        "flatters these figures a little)",
+        of_others="with densities of the others (its scalars and its coordinates were chosen on all sources, which flatters "
+        "these figures a little)",
         effort=60.0,
         alone=True,
     ),

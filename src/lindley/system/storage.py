@@ -25,7 +25,7 @@ from lindley.llrs import Floats
 from lindley.models.flow import Flow
 from lindley.models.gaussianise import Logarithm, Quantile, YeoJohnson
 from lindley.shown import CONTROLS
-from lindley.system.header import KEY, not_held, printable, read_header
+from lindley.system.header import KEY, has_old_robust, not_held, printable, read_header
 from lindley.system.kinds import KINDS, fetch
 from lindley.table.scaling import LARGEST, SMALLEST, Scaling, Transform, TransformKind
 from lindley.table.splits import Side
@@ -72,23 +72,35 @@ def to_bytes(value: Any, form: str, about: Mapping[str, Any], classes: Classes) 
 
 
 def from_bytes(
-    data: bytes, name: str, kind: type[T], form: str, classes: Classes, oldest: int | None = None
+    data: bytes,
+    name: str,
+    kind: type[T],
+    form: str,
+    classes: Classes,
+    oldest: int | None = None,
+    *,
+    old_robust: bool = False,
 ) -> tuple[T, dict[str, Any]]:
     """What `to_bytes` wrote, and what travelled with it; ``oldest`` is the first layout that is still read.
 
-    A field with the metadata ``since`` is not in files of older layouts, and has its default then.
+    A field with the metadata ``since`` is not in files of older layouts, and has its default then. ``old_robust``: a system
+    with the robust model of lindley 0.2.0 or older is read, and has None in place of its model.
 
     Raises:
+        OldRobust: if it holds that model, and was not asked for.
         LindleyError: if the file is damaged, foreign, of another format or of another version; it says which.
     """
     what = form.rpartition("/")[0]
-    whole, header, layout = read_header(data, name, form, oldest)
+    whole, header, layout = read_header(data, name, form, oldest, old_robust=old_robust)
     try:
         if any(max(entry["shape"], default=0) > len(data) for name, entry in whole.items() if name != "__metadata__"):
             raise ValueError("it says that it holds more than it is long")
         tensors = load(data)
         if header["sha256"] != _digest({key: header[key] for key in ("format", "structure", "about")}, tensors):
             raise ValueError("its content was changed after it was written, or it is damaged")
+        if has_old_robust(header):
+            header["structure"]["fields"]["model"] = {"value": None}
+            tensors = {path: t for path, t in tensors.items() if not path.startswith("model.")}
         value = _made(header["structure"], "", tensors, classes, layout)
         about = dict(header["about"])
         if about != printable(about):
@@ -122,13 +134,25 @@ def require_finite(llr: Floats) -> None:
         )
 
 
-def require_consistent(system: System, about: Mapping[str, Any]) -> None:
-    """Refuse a file whose parts are whole and do not fit together."""
-    n, model, runs = len(system.features), system.model, system.runs
-    axes = model.projection.shape[-1]
+def require_consistent(system: System, about: Mapping[str, Any], *, old_robust: bool = False) -> None:
+    """Refuse a file whose parts are whole and do not fit together; ``old_robust``: it may have no model."""
+    require_names(system)
+    whole = system.computes or not old_robust
+    if whole:
+        _require_model(system)
+    if system.casework is not None:
+        _require_population(system)
+        _require_facts(system, about)
+    if whole:
+        _require_lrs(system)
+
+
+def _require_model(system: System) -> None:
+    """The model, and what surrounds it in every run."""
+    n, model = len(system.features), system.model
     if type(model).__name__ not in stored_classes():
         raise ValueError("it has no model")
-    require_names(system)
+    runs, axes = len(model.centre), model.projection.shape[-1]
     if not all(isinstance(split, int) for split in system.splits) or len(system.splits) not in (0, runs):
         raise ValueError("its splits are not those of its runs")
     Transform(cast(TransformKind, system.transform), system.reference)
@@ -150,10 +174,6 @@ def require_consistent(system: System, about: Mapping[str, Any]) -> None:
             raise ValueError("mean and sd")
     if not ((model.var_within_trace > 0).all() and (model.var_within_ref > 0).all()):
         raise ValueError("variances within sources")
-    if system.casework is not None:
-        _require_population(system)
-        _require_facts(system, about)
-    _require_lrs(system)
 
 
 def _require_population(system: System) -> None:

@@ -127,9 +127,14 @@ class System:
         return ModelName.parse(self.name)
 
     @property
+    def computes(self) -> bool:
+        """Whether it has a model: what holds the robust model of lindley 0.2.0 or older is read without it."""
+        return cast(Any, self.model) is not None
+
+    @property
     def runs(self) -> int:
         """The system itself and its replicates; or the splits."""
-        return len(self.model.centre)
+        return len(self.scalings)
 
     @cached_property
     def point(self) -> PairModel:
@@ -485,11 +490,12 @@ class System:
         write_atomically(Path(path), self.to_bytes(), replace=replace)
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: str) -> System:
-        """What `to_bytes` gave; ``path`` is where it was, for messages and for `about`."""
-        system, about = from_bytes(data, path, cls, FORMAT, stored_classes(System, Casework, KnownSources), OLDEST)
+    def from_bytes(cls, data: bytes, path: str, *, old_robust: bool = False) -> System:
+        """What `to_bytes` gave; ``path`` is where it was, for messages and for `about`; ``old_robust`` as in `load`."""
+        classes = stored_classes(System, Casework, KnownSources)
+        system, about = from_bytes(data, path, cls, FORMAT, classes, OLDEST, old_robust=old_robust)
         try:
-            require_consistent(system, about)
+            require_consistent(system, about, old_robust=old_robust)
         except Exception as error:
             # Only an intentional forgery gets here: every field of the right name may still be of the wrong kind.
             raise LindleyError(
@@ -508,11 +514,12 @@ def _by_source(side: Side) -> Side:
     return Side(side.values, place[side.item], side.source[order])
 
 
-def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:
+def load(path: str | Path, *, signed_by: str | Path | None = None, old_robust: bool = False) -> System:
     """Read a system that ``lindley train`` or ``lindley run`` wrote. Nothing in the file is executed.
 
     The digest in the file finds accidents. ``signed_by`` is a public key: a system that was not signed with its private key
-    (``lindley sign``), or was changed after that, is refused.
+    (``lindley sign``), or was changed after that, is refused. So is one with the robust model of lindley 0.2.0 or older, unless
+    ``old_robust``: then it has no model and gives no LR, and serves `lindley.update` alone.
 
     >>> import lindley
     >>> system = lindley.load("glass.safetensors")  # doctest: +SKIP
@@ -521,9 +528,9 @@ def load(path: str | Path, *, signed_by: str | Path | None = None) -> System:
     """
     data = read_system(path)
     if signed_by is None:
-        return System.from_bytes(data, str(path))
+        return System.from_bytes(data, str(path), old_robust=old_robust)
     key = verify(data, Path(path), Path(signed_by))
-    system = System.from_bytes(data, str(path))
+    system = System.from_bytes(data, str(path), old_robust=old_robust)
     return replace(system, about={**system.about, "signed_by": key})
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -21,10 +22,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lindley.calibration import Elub
+from lindley.calibration import Chain, Elub
 from lindley.errors import LindleyError
 from lindley.evaluation.bootstrap import bootstrap_llrs
-from lindley.evaluation.metrics import summary
+from lindley.evaluation.metrics import cllr, summary
 from lindley.llrs import LLRs
 from lindley.models.blocks import pieces
 from lindley.models.classical import ROWS, estimate_moments
@@ -36,7 +37,16 @@ from lindley.system.names import ModelName
 from lindley.system.provenance import run_seed, stream, today, versions
 from lindley.system.system import Casework, KnownSources, System, row_digests, squared_distance
 from lindley.table.read import read_table
-from lindley.table.splits import MIN_GROUPS_PER_PART, Mates, Part, Side, draw_instances, mate_share
+from lindley.table.splits import (
+    MIN_GROUPS_PER_PART,
+    Mates,
+    Part,
+    Side,
+    draw_instances,
+    have_pairs,
+    mate_share,
+    session_pairs,
+)
 from lindley.table.table import Table
 from lindley.version import __version__
 
@@ -45,6 +55,8 @@ __all__ = ["DoubtWarning", "Trained", "disguised", "fit_table", "shapes_in", "tr
 VALIDATION = 1 / 3
 """Of the sources, kept from a network."""
 MIN_SOURCES = 10
+RIVALS = ("tlm+logistic@cv", "ht-plda+logistic@cv")
+"""Plain models whose held-out cost is set beside that of the default model."""
 PRIVATE_SHARE = 0.1
 """Of the variance between sources that is noise in a private system."""
 SHAPE_MOST, SHAPE_SHARE, SHAPE_SOURCES = 6, 0.5, 20
@@ -64,7 +76,7 @@ Progress = Callable[[str, str, float], None]
 
 def train(
     table: Any,
-    model: str = DEFAULT_MODEL,
+    model: str | None = None,
     *,
     options: Mapping[str, Any] | None = None,
     replicates: int | None = None,
@@ -79,6 +91,8 @@ def train(
     Args:
         table: as `lindley.read_table` reads it, or what it reads; or several, as `lindley.join_tables` makes them one.
         model: its name, as in ``lindley run``: ``robust``, ``tlm-kde``, ``tlm+logistic``, ``ntlm-single-pairs-n1-varying`` ….
+            Without it a robust system is made, and ``about["rivals"]`` holds the `held_out_cllr` of two plain models beside
+            that of its validation.
         options: of the model, such as ``{"epochs": 500}`` of a network.
         replicates: for the interval of a case; default what the kind of model affords, 10 to 100.
         seed: of folds, replicates and training.
@@ -99,14 +113,14 @@ def train(
     >>> system  # doctest: +SKIP
     <System robust: 10 features, 326 sources, log10 LR -2.81 to 3.42>
     """
-    name = ModelName.of(model, options=options)
+    name = ModelName.of(DEFAULT_MODEL if model is None else model, options=options)
     _require_explainable(name)
     table = table if isinstance(table, Table) else read_table(table)
     _require_data(table)
     replicates = name.kind.replicates if replicates is None else replicates
 
     def report(detail: str, share: float) -> None:
-        progress(str(name), detail, 0.9 * share)
+        progress(str(name), detail, 0.8 * share)
 
     report("fit, and replicates of it", 0.0)
     settings = Settings(device=device, progress=report)
@@ -114,26 +128,24 @@ def train(
         # warns of shrinkage, of all sources
         list(estimate_moments([_drawn(table, np.arange(len(table.values)), None)]))
     to_learn = disguised(table, np.random.default_rng()) if private else table
+    fit = partial(fit_table, table, seed=seed, validated=True, mates=mates, to_learn=to_learn)
+    rivals: dict[str, float | None] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trained = fit_table(
-            table,
-            name,
-            seed=seed,
-            replicates=replicates,
-            validated=True,
-            mates=mates,
-            to_learn=to_learn,
-            settings=settings,
-        )
+        trained = fit(name, replicates=replicates, settings=settings)
         shapes = tuple((shape, _bounds(find())) for shape, find in zip(trained.shapes, trained.stage.also, strict=True))
+        for rival in RIVALS if model is None else ():
+            progress(rival, "fit, to compare", 0.8 + 0.1 * len(rivals) / len(RIVALS))
+            with suppress(LindleyError):
+                rivals[rival] = None
+                rivals[rival] = held_out_cllr(fit, ModelName.parse(rival))
     system, llrs = trained.stage.system, trained.stage.held_out[0]
     # Perfectly separated pairs have an infinite devPAV, which JSON cannot hold.
     metrics: dict[str, Any] = {key: float(v) if np.isfinite(v) else None for key, v in summary(llrs).items()}
     interval = bootstrap_llrs(llrs, seed=seed)
     metrics["cllr_interval"] = None if interval is None else [interval.lower, interval.upper]
     converted = [str(each) for each in table.findings if each.code == "unit-converted"]
-    about = {
+    about: dict[str, Any] = {
         "model": str(name),
         "created": today(),
         "versions": versions(),
@@ -157,6 +169,11 @@ def train(
         "bootstrap": replicates,
         "private": private,
     }
+    if rivals:
+        about["rivals"] = rivals
+    held_out = trained.kept if trained.kept.any() else ~trained.kept
+    if (pairs := session_pairs(*_labels(table, np.flatnonzero(held_out)))) is not None:
+        about["validation"]["sessions"] = pairs
     if (share := mate_share(table, mates)) is not None:
         about["mates"] = {"setting": mates, "share": share}
     with telling_singular(name, table):
@@ -167,6 +184,26 @@ def train(
     if system.doubt:
         warnings.warn(system.doubt, DoubtWarning, stacklevel=2)
     return system
+
+
+def held_out_cllr(fit: Callable[[ModelName], Trained], name: ModelName) -> float:
+    """Cllr of held-out pairs: those of a fold are scored by a model of the others, and calibrated on the pairs of these.
+
+    ``fit`` is `fit_table` of a table. A calibration that had seen the pairs would separate those of few sources perfectly.
+    """
+    llrs = fit(name.root).stage.held_out[0]
+    if len(llrs.matrices) < 2:  # more pairs than a calibration could learn by heart, which are counted in bins
+        return cllr(llrs.map(Chain.fit(name.calibrations, llrs)))
+    here = [trace[:, None] == ref for trace, ref, *_ in llrs.matrices]
+    folds = np.arange(len(here))
+    of_same, of_different = (np.repeat(folds, [int(n.sum()) for n in each]) for each in (here, [~one for one in here]))
+    same, different = llrs.same.copy(), llrs.different.copy()
+    for fold in folds:
+        inside, apart = of_same == fold, of_different == fold
+        weight = None if llrs.different_weight is None else llrs.different_weight[~apart]
+        chain = Chain.fit(name.calibrations, LLRs(llrs.same[~inside], llrs.different[~apart], None, weight))
+        same[inside], different[apart] = chain(llrs.same[inside]), chain(llrs.different[apart])
+    return cllr(replace(llrs, same=same, different=different))
 
 
 def _origin(table: Table) -> dict[str, Any]:
@@ -234,11 +271,10 @@ def fit_table(
     if name.calibrations or validated:
         _require_pairs(table, rows, instances)
         pairs = _later(lambda rng: _drawn(table, rows, rng, *instances), stream(own, "pairs"), len(rows))
-    shapes, rng = shapes_in(table.source[rows]) if validated else (), stream(own, "shapes")
+    shapes, rng = shapes_in(*_labels(table, rows)) if validated else (), stream(own, "shapes")
     also = [_later(partial(_drawn, table, rows, n_trace=shape[0], n_ref=shape[1]), rng, len(rows)) for shape in shapes]
-    again = _Replicates(
-        table, to_learn, _Groups.of(table, seen), _Groups.of(table, unseen), name, instances, stream(own, "replicates")
-    )
+    groups = [_Groups.of(table, each, instances) for each in (seen, unseen)]
+    again = _Replicates(table, to_learn, groups[0], groups[1], name, instances, stream(own, "replicates"))
     materials = [Material(learn, others, pairs, own, table.name, also=tuple(also))]
     materials += [again.one(others, run_seed(seed, run)) for run in range(1, replicates + 1)]
     share = mate_share(table, mates)
@@ -247,18 +283,19 @@ def fit_table(
     return Trained(stage, kept, _how(name, table), shapes)
 
 
-def shapes_in(source: NDArray[np.str_]) -> tuple[Shape, ...]:
+def shapes_in(source: NDArray[np.str_], session: NDArray[np.str_] | None = None) -> tuple[Shape, ...]:
     """The numbers of trace and ref instances beside 1 × 1 that a table has enough of: up to six in all.
 
-    Enough: half of the sources that give a 1 × 1 pair, and twenty of them at least, have that many instances.
+    Enough: half of the sources that give a 1 × 1 pair, and twenty of them at least, have that many instances, of two sessions
+    where they have sessions.
 
     >>> shapes_in(np.repeat(np.arange(30).astype(str), 4))
     ((1, 2), (2, 1), (1, 3), (2, 2), (3, 1))
     """
-    counts = np.unique(source, return_counts=True)[1]
-    enough = max(SHAPE_SOURCES, SHAPE_SHARE * int((counts >= 2).sum()))
-    totals = [total for total in range(3, SHAPE_MOST + 1) if (counts >= total).sum() >= enough]
-    return tuple((n_trace, total - n_trace) for total in totals for n_trace in range(1, total))
+    shapes = [(n_trace, total - n_trace) for total in range(2, SHAPE_MOST + 1) for n_trace in range(1, total)]
+    one, *found = have_pairs(source, session, shapes).sum(axis=1).tolist()
+    enough = max(SHAPE_SOURCES, SHAPE_SHARE * one)
+    return tuple(shape for shape, sources in zip(shapes[1:], found, strict=True) if sources >= enough)
 
 
 def _bounds(llrs: LLRs) -> tuple[float, float]:
@@ -343,19 +380,25 @@ def _drawn(
     The rows have the labels of the table, unless others are given.
     """
     source = table.source[rows] if source is None else source
-    group = table.group[rows] if group is None else group
-    some, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=n_ref is not None)
-    return Part(table.values[rows[some]], source[some], is_trace, group[some])
+    group, session = table.group[rows] if group is None else group, _labels(table, rows)[1]
+    some, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=n_ref is not None, session=session)
+    session = None if session is None else session[some]
+    return Part(table.values[rows[some]], source[some], is_trace, group[some], session=session)
+
+
+def _labels(table: Table, rows: Index) -> tuple[NDArray[np.str_], NDArray[np.str_] | None]:
+    """The sources, and the sessions where they are known, of some rows."""
+    return table.source[rows], None if table.session is None else table.session[rows]
 
 
 def _require_pairs(table: Table, rows: Index, instances: Shape) -> None:
     """Refuse a table with too few sources for pairs like those that a calibration is for."""
     n_trace, n_ref = instances
-    counts = np.unique(table.source[rows], return_counts=True)[1]
-    if (enough := int((counts >= n_trace + n_ref).sum())) < 2:
+    (have,) = have_pairs(*_labels(table, rows), [instances])
+    if (enough := int(have.sum())) < 2:
         raise LindleyError(
             f"a calibration needs pairs like those that it is for, of {n_trace} trace and {n_ref} ref "
-            f"{'instance' if n_ref == 1 else 'instances'}: {enough} of the {len(counts)} sources have {n_trace + n_ref} "
+            f"{'instance' if n_ref == 1 else 'instances'}: {enough} of the {len(have)} sources have {n_trace + n_ref} "
             "instances, and two such sources at least are needed. Give more sources with so many instances, or ask for fewer "
             "instances (n_trace_instances, n_ref_instances)."
         )
@@ -390,12 +433,14 @@ class _Groups:
     number: int  # of groups
     of_source: Index  # (sources,) the group of each source, in the order of names
     n_instances: Index  # (sources,)
+    have_pair: NDArray[np.bool_]  # (sources,) of the instances asked for
 
     @classmethod
-    def of(cls, table: Table, rows: Index) -> _Groups:
+    def of(cls, table: Table, rows: Index, instances: Shape) -> _Groups:
         groups, code = np.unique(table.group[rows], return_inverse=True)
         _, first, count = np.unique(table.source[rows], return_index=True, return_counts=True)
-        return cls(rows, code, len(groups), code[first], count)
+        (have,) = have_pairs(*_labels(table, rows), [instances])
+        return cls(rows, code, len(groups), code[first], count, have)
 
     def half(self, rng: np.random.Generator) -> Index:
         """Draw half of the groups at random: their numbers (group,)."""
@@ -460,7 +505,7 @@ class _Replicates:
 
     def _pairs(self, groups: _Groups, chosen: Index) -> Draw:
         some = np.isin(groups.of_source, chosen)
-        found = int((groups.n_instances[some] >= sum(self.instances)).sum())
+        found = int(groups.have_pair[some].sum())
         # one more than there are folds: two of them are in one fold
         if found <= (needed := 1 if self.name.kind.is_trained else count_folds(len(chosen))):
             raise LindleyError(

@@ -16,6 +16,7 @@ from lindley.shown import visible
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.labels import Labels
 from lindley.table.scaling import LARGEST, leaves_range, rounding_error, spread
+from lindley.table.splits import session_pairs
 from lindley.table.table import Table
 
 __all__ = [
@@ -316,6 +317,7 @@ class Summary:
     rows: int
     sources: int
     groups: int
+    sessions: dict[str, int] | None  # as `session_pairs` counts them
     replicates: tuple[tuple[int, int], ...]  # (measurements per source, sources that have as many)
     replicates_median: float
     features: tuple[FeatureSummary, ...]
@@ -343,7 +345,8 @@ def summarise(table: Table) -> Summary:
     features = tuple(FeatureSummary(name, *row) for name, row in zip(table.features, figures.tolist(), strict=True))
     replicates = tuple(zip(sizes.tolist(), how_many.tolist(), strict=True))
     groups, median = len(np.unique(table.group)), float(np.median(counts))
-    return Summary(table.name, len(table.values), len(counts), groups, replicates, median, features)
+    sessions = session_pairs(table.source, table.session)
+    return Summary(table.name, len(table.values), len(counts), groups, sessions, replicates, median, features)
 
 
 def _variance_parts(values: Floats, codes: NDArray[np.intp], counts: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
@@ -374,6 +377,8 @@ def summary_rows(summary: Summary) -> tuple[list[str], tuple[str, ...], list[tup
             f"{summary.replicates_median:g} (sources × measurements: {counts}{more})"
         )
     groups = f" in {summary.groups} groups" if summary.groups != summary.sources else ""
+    if summary.sessions is not None:
+        replicates += f"; {summary.sessions['two_sessions']} sources in two sessions or more"
     head = ("feature", "min", "mean", "max", "sd within", "sd between", "correlation")
     body = [
         (visible(each.name), *(f"{number:.4g}" for number in astuple(each)[1:-1]), f"{each.replicate_correlation:.3f}")

@@ -1,4 +1,4 @@
-"""How a table is read, and which of its columns says what: source, group, instance or feature."""
+"""How a table is read, and which of its columns says what: source, group, session, instance or feature."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Reading:
 
     source: Any = None
     group: Any = None
+    session: Any = None
     instance: Any = None
     include: Sequence[str] = ()
     ignore: Sequence[str] = ()
@@ -93,6 +94,7 @@ class Roles:
 
     source: int | None
     group: int | None
+    session: int | None
     instance: int | None
     reference: int | None
     features: tuple[int, ...]
@@ -117,7 +119,7 @@ def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
         include = tuple(grid.header[place] for place in wanted.values())
     findings += _double_parts(grid.file, {**named, "reference": reference}, include, ignore)
     spoken_for = {*named.values(), reference, *include, *ignore}
-    roles: dict[str, int | None] = {}
+    roles: dict[str, Any] = {}
     for role, name in named.items():
         if name is not None:
             roles[role] = _place(grid, name)
@@ -148,8 +150,8 @@ def assign_roles(grid: Grid, reading: Reading) -> tuple[Roles, list[Finding]]:
     if reading.purpose == "case":  # which has items, and neither groups nor numbers of its measurements
         others += [place for role in ("group", "instance") if (place := roles[role]) is not None]
         roles.update(group=None, instance=None)
-    found = roles["source"], roles["group"], roles["instance"], _place(grid, reference), tuple(features), tuple(others)
-    return Roles(*found), findings
+    found = Roles(**roles, reference=_place(grid, reference), features=tuple(features), others=tuple(others))
+    return found, findings
 
 
 def _left_out(grid: Grid, places: Sequence[int], why: str) -> list[Finding]:

@@ -15,7 +15,7 @@ from lindley.settings import setting
 from lindley.table.check import Measurements, check_counts, check_features
 from lindley.table.findings import Finding, TableError, did_you_mean, errors_first, listing, quoted
 from lindley.table.labels import Labels, similar_labels
-from lindley.table.table import Table, in_units
+from lindley.table.table import Table, in_units, join_sessions
 from lindley.table.units import Units, power_between
 
 __all__ = ["SameLabels", "join_tables", "told_apart"]
@@ -99,6 +99,7 @@ def join_tables(
         values=values,
         source=source,
         group=source if np.array_equal(source, group) else group,
+        session=join_sessions([replace(each, name=name) for each, name in zip(alike, names, strict=True)]),
         instance=instance,
         findings=found,
         units=units[: len(alike[0].features)],

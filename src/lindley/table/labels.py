@@ -1,4 +1,4 @@
-"""The labels of a table: source, group and instance of every row as text, and what is odd with them."""
+"""The labels of a table: source, group, session and instance of every row as text, and what is odd with them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lindley.table.files import Grid, apostrophes, without_apostrophes
 from lindley.table.findings import Finding, Level, listing, quoted
 from lindley.table.lookalikes import look_alikes, unmistakable
 from lindley.table.numbers import MEASURED, parse_numbers
+from lindley.table.table import ROLES
 from lindley.table.units import split_unit
 
 __all__ = ["Labels", "ask_about_labels", "read_labels", "similar_labels"]
@@ -37,35 +38,36 @@ class Labels:
     group: Texts
     instance: Texts
     complete: bool = True
+    session: Texts | None = None  # of what its measurements share, where a column names it
 
 
 def read_labels(grid: Grid, roles: Roles, only: str | None = None) -> tuple[Labels | None, list[Finding]]:
     """The labels, and what is wrong with them. Without a source column, all rows are of the ``only`` source, or unlabelled."""
-    if roles.source is None:
-        if only is None:
-            return None, []
-        source = [only] * len(grid.rows)
-        one = _array(source)
-        return Labels(one, one, _array(_count_within(source))), []
-    grid, merged = _unmerged(
-        grid, [place for place in (roles.source, roles.group, roles.instance) if place is not None]
-    )
-    source, findings = _read_column(grid, roles.source, "source")
-    findings += merged
-    group = source
+    if roles.source is None and only is None:
+        return None, []
+    grid, findings = _unmerged(grid, [place for role in ROLES if (place := getattr(roles, role)) is not None])
+    source = [str(only)] * len(grid.rows)
+    if roles.source is not None:
+        source, found = _read_column(grid, roles.source, "source")
+        findings = found + findings
+    session, group = None, source
+    if roles.session is not None:
+        session, found = _read_column(grid, roles.session, "session")
+        findings += found
     if roles.group is not None:
         group, found = _read_column(grid, roles.group, "group")
         findings += found + _split_sources(grid, source, group, grid.header[roles.group])
     if roles.instance is not None:
         instance, found = _read_column(grid, roles.instance, "instance")
-        findings += found + _repeated_instances(grid, source, instance, grid.header[roles.instance])
+        findings += found + _repeated_instances(grid, source, session, instance, grid.header[roles.instance])
     else:
         instance = _count_within(source)
     if any(finding.code == "long-label" for finding in findings):
         return None, findings
     known = all(source) and all(group) and EXCEL_ERRORS.isdisjoint(source) and EXCEL_ERRORS.isdisjoint(group)
     sources = _array(source)
-    return Labels(sources, sources if group is source else _array(group), _array(instance), known), findings
+    groups, sessions = sources if group is source else _array(group), None if session is None else _array(session)
+    return Labels(sources, groups, _array(instance), known, sessions), findings
 
 
 def _unmerged(grid: Grid, places: Sequence[int]) -> tuple[Grid, list[Finding]]:
@@ -244,11 +246,11 @@ def _label_cells(grid: Grid, place: int, role: str) -> list[Finding]:
                 broken.append(row)
             elif "\0" in cell:  # at its end, numpy would drop it
                 cut.append(row)
-        elif isinstance(cell, datetime.date | datetime.time | datetime.timedelta):
-            dates.append(row)
+        elif role != "session" and isinstance(cell, datetime.date | datetime.time | datetime.timedelta):
+            dates.append(row)  # a session may well be a day
     fill = f"Name the {role} in every row; merged cells hold their text in the first row only"
-    if role == "instance":
-        fill += f". If it is not meant as the instance, leave the column out with {setting('ignore')}"
+    if role in ("session", "instance"):
+        fill += f". If it is not meant as the {role}, leave the column out with {setting('ignore')}"
     made_up = "is a date or time: Excel may have made it of a label such as 1-2"
     cases: tuple[tuple[list[int], Level, str, str, str], ...] = (
         (empty, "error", f"empty-{role}", "is empty", fill),
@@ -282,14 +284,17 @@ def _split_sources(grid: Grid, source: Sequence[str], group: Sequence[str], name
     return [Finding("error", "source-in-two-groups", message, fix, grid.file, tuple(rows), name)]
 
 
-def _repeated_instances(grid: Grid, source: Sequence[str], instance: Sequence[str], name: str) -> list[Finding]:
-    first: dict[tuple[str, str], int] = {}
+def _repeated_instances(
+    grid: Grid, source: Sequence[str], session: Sequence[str] | None, instance: Sequence[str], name: str
+) -> list[Finding]:
+    """Measurements of one number: a source, or a session of it where there are sessions, has each number once."""
+    first: dict[tuple[str, str, str], int] = {}
     rows: list[int] = []
     cases: list[str] = []
-    for row, label, its_instance in zip(grid.rows, source, instance, strict=True):
+    for row, label, within, its_instance in zip(grid.rows, source, session or source, instance, strict=True):
         if not label or not its_instance:
             continue
-        known_row = first.setdefault((label, its_instance), row)
+        known_row = first.setdefault((label, within, its_instance), row)
         if known_row != row:
             rows.append(row)
             which, whose = quoted([its_instance, label])

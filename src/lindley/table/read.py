@@ -34,7 +34,7 @@ from lindley.table.labels import ask_about_labels, read_labels, similar_labels
 from lindley.table.marks import mark_findings
 from lindley.table.numbers import Numbers, number_findings, parse_numbers
 from lindley.table.scaling import Transform, TransformKind
-from lindley.table.table import ROLES, Table, in_units, with_unit
+from lindley.table.table import ROLES, Table, in_units, join_sessions, with_unit
 from lindley.table.units import column_units, convert, plain_names, require_units, split_unit
 from lindley.table.values import check_concentrations, check_growth, check_summaries, check_values
 from lindley.table.workbook import Hidden, read_workbook, rows_of_workbook
@@ -65,6 +65,7 @@ def read_table(
     *,
     source: Any = None,
     group: Any = None,
+    session: Any = None,
     instance: Any = None,
     include: Sequence[str] = (),
     ignore: Sequence[str] = (),
@@ -91,6 +92,8 @@ def read_table(
             pandas, polars or pyarrow; a dictionary of columns; an array of rows × features; or a `Table`.
         source: the column that names the source, else ``source``; in front of a data frame or an array also an array.
         group: likewise, of sources that are related, such as two windows of one vehicle; else ``group``, if it is there.
+        session: likewise, of what some measurements of a source share: the fragment, day or instrument; else ``session``, if it
+            is there. Same-source pairs are then of two sessions, wherever the source has two.
         instance: likewise, the column that numbers the measurements of a source; else ``instance``, if it is there.
         include: columns that are the features, and no others.
         ignore: columns to leave out. In a ``case``, a column that may tell items apart must be named here or as the source.
@@ -121,7 +124,7 @@ def read_table(
     return _read(
         data,
         Reading(
-            source, group, instance, include, ignore, features, units,
+            source, group, session, instance, include, ignore, features, units,
             transform, reference, header_row, sheet, hidden, decimal, below_limit, allow_duplicates, purpose, name,
         ),
     )  # fmt: skip
@@ -151,7 +154,7 @@ def file_rows(
 
 
 def column_parts(path: Path, **settings: Any) -> dict[str, str]:
-    """What the columns of a file were taken for, by their names: source, group, instance, reference, feature or ignore.
+    """What the columns of a file were taken for, by their names: one of `ROLES`, reference, feature or ignore.
 
     Raises:
         TableError: if its columns cannot be told.
@@ -237,7 +240,7 @@ def _read_grid(grid: Grid, findings: list[Finding], reading: Reading) -> Table:
     return Table(
         str(reading.name), transformed, names[:n], labels.source, labels.group, labels.instance,
         found, units[:n], replace(transform, reference=names[n] if divided else None),
-        None if transform.kind == "none" else columns, reference_unit=units[n] if divided else None,
+        None if transform.kind == "none" else columns, reference_unit=units[n] if divided else None, session=labels.session,
     )  # fmt: skip
 
 
@@ -328,6 +331,7 @@ def _read_folder(folder: Path, reading: Reading) -> Table:
         values=np.concatenate([table.values for table in tables]),
         source=source,
         group=source,
+        session=join_sessions(tables),
         instance=np.concatenate([table.instance for table in tables]),
         findings=errors_first(findings),
         raw=np.concatenate(raws) if raws else None,

@@ -7,6 +7,9 @@ Split ``p`` depends on the sources, the protocol and the seed alone. It does not
 order of the sources in the file, or on how many splits are made, so that any two models and any two experiments
 compare split by split. For that, random numbers belong to a place in the order by source, and not to a row of a file.
 
+Measurements of one *session*, a fragment or a day, may share what others of their source do not. Where a table names sessions,
+the trace of a source is of one and the ref of others, for every source that has two or more.
+
 Different sources of one group are *mates*. A part holds groups as a whole, and so a larger share of its different-source pairs
 are mates than in the table: three times as many in a third of it. How often the other source would be a mate is a setting, and
 mates are weighted to that share wherever pairs are counted: in fits, calibrations and figures alike.
@@ -41,12 +44,15 @@ __all__ = [
     "choose_pairs",
     "draw_instances",
     "draw_nested",
+    "have_pairs",
     "make_split",
     "make_splits",
     "mate_share",
     "order_instances",
     "pair_weights",
     "series_sizes",
+    "session_first",
+    "session_pairs",
     "weigh_mates",
     "weights_of_mates",
 ]
@@ -197,6 +203,7 @@ class Part:
     is_trace: NDArray[np.bool_]  # (rows,)
     group: NDArray[np.str_] | None = None  # (rows,); None if every source is its own group
     mates: float | None = None  # the share of mates that its different-source pairs stand for; None: as they come
+    session: NDArray[np.str_] | None = None  # (rows,) of its source; None where it is not known
 
     @classmethod
     def drawn(
@@ -210,10 +217,12 @@ class Part:
         rng: np.random.Generator | None = None,
         complete: bool = False,
         mates: float | None = None,
+        session: NDArray[np.str_] | None = None,
     ) -> Part:
         """Of instances (rows, features) those that `draw_instances` draws of every source."""
-        rows, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=complete)
-        return cls(values[rows], source[rows], is_trace, None if group is None else group[rows], mates)
+        rows, is_trace = draw_instances(source, n_trace, n_ref, rng, complete=complete, session=session)
+        group, session = (None if each is None else each[rows] for each in (group, session))
+        return cls(values[rows], source[rows], is_trace, group, mates, session)
 
     @cached_property
     def trace(self) -> Side:
@@ -236,10 +245,9 @@ class Part:
 
     def rows(self, which: NDArray[np.bool_]) -> Part:
         """Some of the instances."""
-        group = None if self.group is None else self.group[which]
-        return replace(
-            self, values=self.values[which], source=self.source[which], is_trace=self.is_trace[which], group=group
-        )
+        rows = ("values", "source", "is_trace", "group", "session")
+        some: dict[str, Any] = {name: each[which] for name in rows if (each := getattr(self, name)) is not None}
+        return replace(self, **some)
 
     def joined(self, other: Part) -> Part:
         """The sources of two parts as one."""
@@ -247,7 +255,10 @@ class Part:
             np.concatenate([getattr(self, name), getattr(other, name)])
             for name in ("values", "source", "is_trace", "groups")
         )
-        return Part(values, source, is_trace, group, self.mates)
+        session = None
+        if self.session is not None and other.session is not None:
+            session = np.concatenate([self.session, other.session])
+        return Part(values, source, is_trace, group, self.mates, session)
 
     def with_values(self, values: Floats) -> Part:
         """The same instances with other values, such as scaled ones."""
@@ -356,7 +367,16 @@ def make_split(table: Table, protocol: Protocol, index: int) -> Split:
     part_of_group = _allot(len(groups), protocol.shares, rng, table.name)
     n_trace, n_ref = protocol.trace_instances, protocol.replicates - protocol.trace_instances
     mates = mate_share(table, protocol.mates)
-    drawn = Part.drawn(table.values, table.source, table.group, n_trace=n_trace, n_ref=n_ref, rng=rng, mates=mates)
+    drawn = Part.drawn(
+        table.values,
+        table.source,
+        table.group,
+        n_trace=n_trace,
+        n_ref=n_ref,
+        rng=rng,
+        mates=mates,
+        session=table.session,
+    )
     part_of_row = part_of_group[np.searchsorted(groups, drawn.groups)]
     raw = [drawn.rows(part_of_row == k) for k in range(3)]
     for name, part in zip(PARTS[1:], raw[1:], strict=True):
@@ -405,23 +425,86 @@ def draw_instances(
     rng: np.random.Generator | None = None,
     *,
     complete: bool = False,
+    session: NDArray[Any] | None = None,
 ) -> tuple[Index, NDArray[np.bool_]]:
     """``n_trace`` instances of every source as its trace and ``n_ref`` others, or all others, as its ref.
 
     They are drawn at random, or from the front where there is no ``rng``. A source with fewer gives what it has, and keeps
-    one for the ref if it has two; with ``complete`` it gives none.
+    one for the ref if it has two; with ``complete`` it gives none. Of a source with several sessions (rows,) the trace is of
+    one and the ref of others; with all others as its ref, the trace is the whole of its session, so that no row is left out.
 
     Returns:
         The rows drawn, source by source with the traces of each in front, and which of them are traces.
     """
     rows, count = order_instances(source, rng)
-    rank = _rank(count)
-    taken = count if n_ref is None else np.minimum(count, n_trace + n_ref)
+    least = 1 if n_ref is None else n_ref
+    rows, front = session_first(rows, count, session, [(n_trace, least)])
+    of_session = front if n_ref is None else np.minimum(front, n_trace)
+    as_trace = np.where(front == 0, np.clip(count - 1, 1, n_trace), of_session)
+    begin = np.where(front == 0, as_trace, front)  # the ref
+    as_ref = count - begin if n_ref is None else np.minimum(count - begin, n_ref)
     if complete:
-        taken = np.where(count < n_trace + (1 if n_ref is None else n_ref), 0, taken)
-    as_trace = np.where(taken > 1, np.minimum(n_trace, taken - 1), 1)
-    drawn = rank < np.repeat(taken, count)
-    return rows[drawn], (rank < np.repeat(as_trace, count))[drawn]
+        enough = (as_trace >= n_trace) & (as_ref >= least)
+        as_trace, as_ref = as_trace * enough, as_ref * enough
+    rank, begin = _rank(count), np.repeat(begin, count)
+    is_trace = rank < np.repeat(as_trace, count)
+    drawn = is_trace | ((rank >= begin) & (rank < begin + np.repeat(as_ref, count)))
+    return rows[drawn], is_trace[drawn]
+
+
+def session_first(
+    rows: Index, count: Index, session: NDArray[Any] | None, sizes: Sequence[Size]
+) -> tuple[Index, Index]:
+    """Put one session of every source in front, to take the trace from it and the ref from the rows behind it.
+
+    It is the first, in the order of ``rows``, of those that allow pairs of the most of some sizes.
+
+    Args:
+        rows: of a table, source by source in the order of a draw, as `order_instances` has them.
+        count: rows of every source (sources,).
+        session: of every row of the table; None where it is not known.
+        sizes: of the pairs that are wanted.
+
+    Returns:
+        The rows, and how many of each source are in front (sources,): none of a source with one session alone.
+    """
+    if session is None or not len(rows):
+        return rows, np.zeros_like(count)
+    owner = np.repeat(np.arange(len(count)), count)
+    labels, code = np.unique(session[rows], return_inverse=True)
+    _, which, size = np.unique(owner * len(labels) + code, return_inverse=True, return_counts=True)
+    size = size[which]  # of the session of every row
+    behind = count[owner] - size
+    allowed = sum(((size >= m) & (behind >= n) for m, n in sizes), start=np.zeros(len(rows), dtype=np.intp))
+    best = np.lexsort((-allowed, owner))[np.cumsum(count) - count]  # a row of every source
+    is_behind = which != which[best][owner]
+    return rows[np.lexsort((is_behind, owner))], np.where(size[best] == count, 0, size[best])
+
+
+def have_pairs(source: NDArray[Any], session: NDArray[Any] | None, sizes: Sequence[Size]) -> NDArray[np.bool_]:
+    """Which sources, in the order of their labels, have the measurements for pairs of some sizes (sizes, sources)."""
+    rows, count = order_instances(source)
+    session = None if session is None else np.unique(session, return_inverse=True)[1]
+    found = np.zeros((len(sizes), len(count)), dtype=np.bool_)
+    for each, (m, n) in zip(found, sizes, strict=True):
+        _, front = session_first(rows, count, session, [(m, n)])
+        each[:] = np.where(front == 0, count >= m + n, (front >= m) & (count - front >= n))
+    return found
+
+
+def session_pairs(source: NDArray[Any], session: NDArray[Any] | None) -> dict[str, int] | None:
+    """How many same-source pairs, one of every source measured twice, are of ``two_sessions`` and of ``one_session``.
+
+    None where sessions are not known.
+
+    >>> session_pairs(np.array(list("aabbc")), np.array(list("xyxxx")))
+    {'two_sessions': 1, 'one_session': 1}
+    """
+    if session is None:
+        return None
+    rows, count = order_instances(source)
+    several = int(np.count_nonzero(session_first(rows, count, session, [(1, 1)])[1]))
+    return {"two_sessions": several, "one_session": int((count > 1).sum()) - several}
 
 
 def _rank(count: Index) -> Index:
@@ -429,7 +512,7 @@ def _rank(count: Index) -> Index:
     return np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
 
 
-def series_sizes(source: NDArray[Any]) -> list[Size]:
+def series_sizes(source: NDArray[Any], session: NDArray[Any] | None = None) -> list[Size]:
     """1×1, 2×2, … as far as half of the sources have the instances, with k×(k + 1) as the last if they have one more.
 
     Where 1×1 is all that they have, there is no series.
@@ -437,23 +520,32 @@ def series_sizes(source: NDArray[Any]) -> list[Size]:
     >>> series_sizes(np.repeat(["a", "b", "c"], [5, 5, 2]))
     [(1, 1), (2, 2), (2, 3)]
     """
-    _, count = np.unique(source, return_counts=True)
-    most = min(int(np.sort(count)[len(count) // 2]), MOST_INSTANCES)
-    sizes = [(total // 2, total - total // 2) for total in range(2, most + 1) if total % 2 == 0 or total == most]
+    sizes = [(total // 2, total - total // 2) for total in range(2, MOST_INSTANCES + 1)]
+    enough = have_pairs(source, session, sizes).mean(axis=1) >= 0.5
+    sizes = [size for size, one in zip(sizes, enough.tolist(), strict=True) if one]
+    sizes = [(m, n) for m, n in sizes if m == n or (m, n) == sizes[-1]]
     return sizes if len(sizes) > 1 else []
 
 
 def draw_nested(
-    source: NDArray[Any], sizes: Sequence[Size], rng: np.random.Generator
+    source: NDArray[Any], sizes: Sequence[Size], rng: np.random.Generator, session: NDArray[Any] | None = None
 ) -> list[tuple[Index, NDArray[np.bool_]]]:
     """Instances of every source that has enough, for every size of `series_sizes`: the rows, and which are traces.
 
-    The instances of a source become trace and ref by turns, so that the trace of 1×1 is part of that of 2×2, and the ref too.
+    The instances of a source become trace and ref by turns, or by their session, so that the trace of 1×1 is part of that of
+    2×2, and the ref too.
     """
     rows, count = order_instances(source, rng)
-    rank, available = _rank(count), np.repeat(count, count)
-    drawn = [(rank < m + n) & (available >= m + n) for m, n in sizes]
-    return [(rows[some], ((rank % 2 == 0) & (rank < 2 * m))[some]) for (m, _), some in zip(sizes, drawn, strict=True)]
+    rows, front = session_first(rows, count, session, sizes)
+    rank, count, front = _rank(count), np.repeat(count, count), np.repeat(front, count)
+    found = []
+    for m, n in sizes:
+        by_turns = (rank < m + n) & (count >= m + n), (rank % 2 == 0) & (rank < 2 * m)
+        apart = (front >= m) & (count - front >= n)
+        by_session = apart & ((rank < m) | ((rank >= front) & (rank < front + n))), rank < m
+        drawn, is_trace = (np.where(front == 0, *each) for each in zip(by_turns, by_session, strict=True))
+        found.append((rows[drawn], is_trace[drawn]))
+    return found
 
 
 def choose_pairs(

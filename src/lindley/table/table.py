@@ -24,17 +24,18 @@ from lindley.table.units import Units, convert, power_between
 if TYPE_CHECKING:
     from lindley.table.findings import Finding
 
-__all__ = ["ROLES", "Table", "export_csv", "in_units", "with_unit"]
+__all__ = ["ROLES", "Table", "export_csv", "in_units", "join_sessions", "with_unit"]
 
-ROLES = ("source", "group", "instance")
+ROLES = ("source", "group", "session", "instance")
 """The columns of labels, by their names where nobody gives others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One row per instance: its features, the source it was measured on, and the group of that source.
+    """One row per instance: its features, the source it was measured on, the group of that source, and its session.
 
-    Without a group column every source is its own group. ``findings`` holds what the checks noticed and the
+    Without a group column every source is its own group. A session belongs to its source: one label in two sources stands for
+    two sessions. ``findings`` holds what the checks noticed and the
     table survived: warnings and notes, never errors. ``transform`` was applied to what was measured, in ``units``.
     """
 
@@ -51,6 +52,7 @@ class Table:
     files: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of what was read
     reference_unit: str | None = None  # of what the features were divided by, where it is known
     parts: tuple[Table, ...] = ()  # the tables that it was joined of, as they were; none of one that was read alone
+    session: NDArray[np.str_] | None = None  # (rows,), where a column names it
 
     def __post_init__(self) -> None:
         rows = len(self.values)
@@ -61,8 +63,9 @@ class Table:
         if self.values.shape != (rows, len(self.features)):
             raise ValueError(f"values {self.values.shape} do not fit {len(self.features)} features")
         for name in ROLES:
-            if getattr(self, name).shape != (rows,):
-                raise ValueError(f"{name} {getattr(self, name).shape} does not fit {rows} rows")
+            labels = getattr(self, name)
+            if labels is not None and labels.shape != (rows,):
+                raise ValueError(f"{name} {labels.shape} does not fit {rows} rows")
         if self.group is not self.source:
             _, first, code = np.unique(self.source, return_index=True, return_inverse=True)
             other = np.flatnonzero(self.group != self.group[first][code])
@@ -75,7 +78,13 @@ class Table:
 
     @classmethod
     def from_arrays(
-        cls, values: Any, source: Any, group: Any = None, features: Sequence[str] | None = None, name: str = "arrays"
+        cls,
+        values: Any,
+        source: Any,
+        group: Any = None,
+        features: Sequence[str] | None = None,
+        name: str = "arrays",
+        session: Any = None,
     ) -> Table:
         """A table from arrays that are already clean, such as those of another program."""
         matrix = as_numbers(values, "values")
@@ -83,8 +92,9 @@ class Table:
             raise ValueError(f"values must be finite, one row per instance: got shape {matrix.shape}")
         labels = np.asarray(source).astype(np.str_)
         names = tuple(features) if features is not None else tuple(f"x{i + 1}" for i in range(matrix.shape[1]))
-        groups = labels if group is None else np.asarray(group).astype(np.str_)
-        return cls(name, matrix, names, labels, groups, np.arange(1, len(matrix) + 1).astype(np.str_))
+        groups, sessions = (None if each is None else np.asarray(each).astype(np.str_) for each in (group, session))
+        numbers = np.arange(1, len(matrix) + 1).astype(np.str_)
+        return cls(name, matrix, names, labels, labels if groups is None else groups, numbers, session=sessions)
 
     def __repr__(self) -> str:
         some = ", ".join(self.features[:2]) + (", …" if len(self.features) > 2 else "")
@@ -147,7 +157,7 @@ class Table:
     def sha256(self) -> str:
         """A digest of the measurements and their labels: equal for equal data, whatever file held them."""
         digest = hashlib.sha256()
-        for labels in (self.header, self.source, self.group):
+        for labels in (self.header, self.source, self.group, *([] if self.session is None else [self.session])):
             digest.update("\x1f".join(map(str, labels)).encode() + b"\x1e")
         digest.update(np.ascontiguousarray(self.values, dtype="<f8").tobytes())
         return digest.hexdigest()
@@ -173,6 +183,15 @@ def in_units(table: Table, units: Units) -> tuple[Table, list[Finding]]:
     return replace(named, values=values, raw=measured), findings
 
 
+def join_sessions(tables: Sequence[Table]) -> NDArray[np.str_] | None:
+    """The sessions of the rows of several tables; a source of a table without any has one session there, its name."""
+    if all(each.session is None for each in tables):
+        return None
+    return np.concatenate(
+        [np.full(len(each.values), each.name) if each.session is None else each.session for each in tables]
+    )
+
+
 def with_unit(name: str, unit: str | None) -> str:
     """A column as headers name it.
 
@@ -183,21 +202,22 @@ def with_unit(name: str, unit: str | None) -> str:
 
 
 def export_csv(table: Table, path: str | Path, *, replace: bool = True) -> None:
-    """Write source, group (if any differs from its source), instance and features: commas, points, UTF-8 as Excel reads it.
+    """Write source, group (if any differs from its source), session (if known), instance and features, as Excel reads it.
 
-    Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same ones. A label that a
-    spreadsheet program would take for a formula stands behind an apostrophe, which `read_table` takes off.
+    With commas, points and UTF-8. Numbers are written in full, so that `lindley.table.read_table` gives back exactly the same
+    ones. A label that a spreadsheet program would take for a formula stands behind an apostrophe, which `read_table` takes off.
     """
     reserved = [name for name in table.features if name.casefold() in ROLES]
     if reserved:
         raise LindleyError(
             f"The feature '{reserved[0]}' has the name of a label column and would be read back as one. Rename it."
         )
-    grouped = not np.array_equal(table.group, table.source)
-    labels = [table.source.tolist(), *([table.group.tolist()] if grouped else []), table.instance.tolist()]
+    without = [] if table.session is not None else ["session"]
+    without += ["group"] if np.array_equal(table.group, table.source) else []
+    labels = {role: getattr(table, role).tolist() for role in ROLES if role not in without}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["source", *(["group"] if grouped else []), "instance", *map(as_text_cell, table.header)])
-    for *row_labels, values in zip(*labels, table.values.tolist(), strict=True):
+    writer.writerow([*labels, *map(as_text_cell, table.header)])
+    for *row_labels, values in zip(*labels.values(), table.values.tolist(), strict=True):
         writer.writerow([*map(as_text_cell, row_labels), *map(repr, values)])
     write_atomically(Path(path), csv_bytes(text.getvalue()), replace=replace)

@@ -1,11 +1,13 @@
-"""Make the golden systems and what they answer: ``python -m tests.casework.golden.make``.
+"""Make golden systems and what they answer: ``python -m tests.casework.golden.make robust``, or without a name all of them.
 
-They are committed, and made again only when the layout of system files changes: what they answer must never change.
+They are committed, and made again only when what a system holds changes: what they answer must never change.
 """
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,8 +60,9 @@ def answers(system: System) -> list[dict[str, object]]:
     return answered
 
 
-def main() -> None:
-    for name, settings in SYSTEMS.items():
+def main(names: Sequence[str]) -> None:
+    for name in names or SYSTEMS:
+        settings = SYSTEMS[name]
         values, source = population(40, 3, 7)
         table = Table.from_arrays(np.round(values, 5), source, features=FEATURES, name="simulated")
         if name == "kernel-ratio":
@@ -70,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

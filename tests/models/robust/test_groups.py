@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from lindley.evaluation.metrics import cllr, cllr_min
+from lindley.evaluation.metrics import cllr
 from lindley.llrs import LN10, Floats
-from lindley.models.robust.eigenbasis import Shrinkage, fit_eigenbasis, related_variance
-from lindley.models.robust.fit import _sources, fit_robust
-from lindley.models.robust.model import Robust
+from lindley.models.robust.fit import fit_robust
+from lindley.models.robust.model import WAYS, Robust
 from lindley.models.two_level import score
 from lindley.table.splits import Part
 
-BETWEEN, GROUP = np.array([60.0, 40.0, 30.0]), np.array([3.0, 1.0, 0.3])
+BETWEEN, GROUP = np.array([60.0, 40.0, 30.0]), np.array([6.0, 4.0, 3.0])
 """Variances of groups, and of the sources of a group, where replicates have variance one."""
 
 
@@ -45,21 +44,18 @@ def truth(part: Part, *, mates: bool) -> Floats:
 
 @pytest.fixture(scope="module")
 def fitted() -> Robust:
-    return fit_robust([draw(120, 0, mates=0.01)], [0]).model
+    return fit_robust([draw(40, 0, mates=0.01)]).model
 
 
 @pytest.mark.parametrize("mates", [False, True])
 def test_both_propositions_are_near_the_truth(fitted: Robust, mates: bool) -> None:
-    test = draw(150, 1)
+    test = draw(70, 1)
     matrix = score(fitted.under(float(mates)), [test.trace], [test.ref])[0]
     same = test.trace.source[:, None] == test.ref.source
     other = test.is_mate if mates else ~same & ~test.is_mate
-    true = truth(test, mates=mates)
-    best, found = (cllr(llr[same], llr[other]) for llr in (true, matrix))
-    assert found < best + 0.05
-    assert found - cllr_min(matrix[same], matrix[other]) < 0.07  # and calibrated
-    # The LR for the wrong proposition would mislead.
-    if mates:
+    best, found = (cllr(llr[same], llr[other]) for llr in (truth(test, mates=mates), matrix))
+    assert found < best + 0.07
+    if mates:  # the LR for the wrong proposition would mislead
         wrong = score(fitted.under(0.0), [test.trace], [test.ref])[0]
         assert cllr(wrong[same], wrong[other]) > found + 0.2
 
@@ -71,34 +67,21 @@ def test_h2_is_a_mixture_of_both(fitted: Robust) -> None:
     np.testing.assert_allclose(some, 0.7 * others + 0.3 * mates, rtol=1e-9)
     assert float(fitted.mates) == 0.01
     assert float(fitted.under(1.0).ln_ceiling) < float(fitted.under(0.0).ln_ceiling)
+    assert fitted.relatedness.shape == (1, 2, len(WAYS))
 
 
-def test_how_mates_differ_is_learnt_axis_by_axis() -> None:
-    part = draw(150, 3)
-    sources = _sources(part)
-    basis = fit_eigenbasis(sources, Shrinkage(within=0.02))
-    found = related_variance(basis, sources, basis(sources.means))
-    # The basis has the features as its axes, in some order.
-    feature = np.abs(basis.axes).argmax(axis=0)
-    expected = GROUP[feature]
-    assert sorted(feature) == [0, 1, 2]
-    ratio = found / expected
-    assert ratio.max() / ratio.min() < 1.8  # plain λ is off by a factor of five
-    assert (BETWEEN[feature] / expected).max() / (BETWEEN[feature] / expected).min() > 4
-
-
+@pytest.mark.usefixtures("short_search")
 def test_without_groups_nothing_is_known_of_them() -> None:
-    part = draw(60, 4, size=1)
-    model = fit_robust([part], [0]).model
+    model = fit_robust([draw(30, 4, size=1)]).model
     assert not model.knows_mates
     assert float(model.mates) == 0
     assert model.relatedness.shape[1] == 1
-    torch.testing.assert_close(model.var_related, model.population.var)
 
 
-def test_groups_that_are_there_count_as_often_as_in_the_part_unless_told() -> None:
-    part = draw(40, 5)
-    told = Part.drawn(part.values, part.source, part.group, mates=part.mate_share)
-    one, two = (fit_robust([each], [0]).model for each in (part, told))
+@pytest.mark.usefixtures("short_search")
+def test_groups_that_are_there_count_as_often_as_in_the_part_unless_a_share_is_given() -> None:
+    part = draw(12, 5)
+    given = Part.drawn(part.values, part.source, part.group, mates=part.mate_share)
+    one, two = (fit_robust([each]).model for each in (part, given))
     torch.testing.assert_close(one.relatedness, two.relatedness)
-    assert float(one.mates) == pytest.approx(2 / 119)
+    assert float(one.mates) == pytest.approx(2 / 35)

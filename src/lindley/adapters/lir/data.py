@@ -150,7 +150,7 @@ def plain_labels(instances: Some) -> Some:
 
 
 def instances_of(data: InstanceData, what: str) -> FeatureData:
-    """Instances, each with its source: as they are given, or the distinct ones that pairs consist of, with their groups."""
+    """Instances, each with its source: as given, or the distinct ones that pairs consist of, with their groups and sessions."""
     if not isinstance(data, PairedFeatureData):
         return features_of(data, what)
     if data.source_ids is None:
@@ -163,8 +163,9 @@ def instances_of(data: InstanceData, what: str) -> FeatureData:
     which = distinct_items(np.column_stack([code, rows[there]])[:, None])[1]
     first = np.flatnonzero(there)[np.unique(which, return_index=True)[1]]
     fields = {name: value for name, value in (pairs.model_extra or {}).items() if not isinstance(value, np.ndarray)}
-    if (groups := getattr(pairs, "group_ids", None)) is not None:
-        fields["group_ids"] = _by_instance(pairs, np.asarray(groups), "group_ids")[first]
+    for name in ("group_ids", "session_ids"):
+        if (field := getattr(pairs, name, None)) is not None:
+            fields[name] = _by_instance(pairs, np.asarray(field), name)[first]
     return FeatureData(**{**fields, "features": rows[first], "source_ids": labels[first]})
 
 
@@ -191,6 +192,7 @@ def fit_on(
         rows.features,
         np.array([f"{k:08d}" for k in range(len(labels))])[code],
         group=getattr(rows, "group_ids", None),
+        session=getattr(rows, "session_ids", None),
         features=names_of(rows),
         name="the data",
     )

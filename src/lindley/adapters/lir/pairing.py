@@ -30,7 +30,8 @@ class AllPairs(PairingMethod):  # type: ignore[misc]
     """One trace and one ref of every source, drawn at random; every trace against every ref.
 
     This is the pairing of lindley's own experiments. A source with fewer than ``n_trace_instances + n_ref_instances``
-    instances is left out, and so is an instance with a NaN. Other fields of the instances stay with them, as in LiR's
+    instances is left out, and so is an instance with a NaN. Of a source with several sessions, the field ``session_ids``, the
+    trace is of one and the ref of others. Other fields of the instances stay with them, as in LiR's
     ``instance_pairs``.
 
     Args:
@@ -57,8 +58,9 @@ class AllPairs(PairingMethod):  # type: ignore[misc]
         n_ref = whole_number("n_ref_instances", n_ref_instances, 1)
         rng = np.random.default_rng(None if self.seed is None else (self.seed, 3))
         there = _measured(instances)
-        labels = instances.source_ids[there]
-        drawn, _ = draw_instances(labels, n_trace, n_ref, rng, complete=True)
+        labels, session = instances.source_ids[there], getattr(instances, "session_ids", None)
+        session = None if session is None else np.asarray(session)[there]
+        drawn, _ = draw_instances(labels, n_trace, n_ref, rng, complete=True, session=session)
         rows = there[drawn].reshape(-1, n_trace + n_ref)  # (source, instance)
         sources = instances.source_ids[rows[:, 0]]
         if len(sources) < 2:

@@ -36,7 +36,8 @@ class Table(DataProvider):  # type: ignore[misc]
     LiR splits the data, or does not, a few sources will do.
 
     A group column becomes the field ``group_ids``, and the validation share of a lindley architecture then keeps groups
-    together. The fields ``feature_names`` and ``transform`` say what the features are: a system takes them by their names.
+    together; a session column becomes ``session_ids``, by which `AllPairs` and an architecture draw pairs. The fields
+    ``feature_names`` and ``transform`` say what the features are: a system takes them by their names.
     """
 
     def __init__(self, data: str, **options: Any) -> None:
@@ -45,9 +46,10 @@ class Table(DataProvider):  # type: ignore[misc]
     def get_instances(self) -> FeatureData:
         """One instance per row of the table, with its source."""
         table = _loaded(self.config, "whole")
-        groups = {} if table.group is table.source else {"group_ids": table.group}
+        labels = {} if table.group is table.source else {"group_ids": table.group}
+        labels |= {} if table.session is None else {"session_ids": table.session}
         return FeatureData(
-            features=table.values, source_ids=table.source, instance_ids=table.instance, **groups, **_told_fields(table)
+            features=table.values, source_ids=table.source, instance_ids=table.instance, **labels, **_told_fields(table)
         )
 
 

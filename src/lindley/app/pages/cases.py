@@ -253,12 +253,10 @@ async def read_otherwise(request: Request, form: Form) -> str:
     case, which = wanted_case(request), _which(form)
     reading: dict[str, Any] = {}
     if not form.text("forget"):
-        for name in ("source_column", "sheet"):
+        for name in ("source_column", "session_column", "sheet"):
             if text := form.text(name)[:LONGEST]:
                 reading[name] = text
-        ignored = [
-            name[:LONGEST] for name in form.texts("ignore_columns") if name and name != form.text("source_column")
-        ]
+        ignored = [name[:LONGEST] for name in form.texts("ignore_columns") if name and name not in reading.values()]
         if ignored:
             reading["ignore_columns"] = ignored[:1000]
         header = form.text("header_row")

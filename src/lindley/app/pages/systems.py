@@ -68,8 +68,8 @@ STATES = {
     "differs": "lists of approvals differ",
 }
 FOR_A_SYSTEM = (
-    "source_column", "group_column", "instance_column", "header_row", "sheet", "hidden", "decimal", "below_limit",
-    "allow_duplicates", "no_profile",
+    "source_column", "group_column", "session_column", "instance_column", "header_row", "sheet", "hidden", "decimal",
+    "below_limit", "allow_duplicates", "no_profile",
 )  # fmt: skip
 """How a table is read for a system, which itself says what the features are: options of ``lindley evaluate``."""
 _NAME = re.compile(r"[A-Za-z0-9:+@._=\[\]-]{1,100}")

@@ -22,6 +22,7 @@ PARTS = {
     "source": "source",
     "feature": "feature",
     "group": "group",
+    "session": "session",
     "instance": "number of the measurement",
     "reference": "divide by it",
     "ignore": "leave out",
@@ -136,7 +137,7 @@ def _reading(stored: Stored, form: Form) -> dict[str, Any]:
     names, parts = form.starting("name-"), form.starting("part-")
     changed = form.text("changed")
     given = {place: part for place, part in parts.items() if part in PARTS and place in names}
-    for single in ("source", "group", "instance", "reference"):
+    for single in ("source", "group", "session", "instance", "reference"):
         holders = [place for place, part in given.items() if part == single]
         chosen = changed if changed in holders else holders[0] if holders else None
         for place in holders:

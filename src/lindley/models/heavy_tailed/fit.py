@@ -56,12 +56,14 @@ ITERATIONS, CONVERGED = 300, 1e-4
 """At most; and the gain in ln likelihood, per source, at which an iteration is the last."""
 LONGEST_STEP = 0.4
 """In ln ν: the lattice is made for the ν at the start of the step."""
+SINGULAR = 1e7
+"""Condition of a basis, in units of the spread of each feature, that only features which depend on each other bring about."""
 PER_FEATURE = 2
 """Degrees of freedom per feature with which a covariance matrix needs no prior."""
 SQUARES, LEAST_SQUARES = 1 << 23, 1 << 12
-"""Products of two axes of sources that are held at a time, 64 MiB; those of a source are as many as its nodes, at least."""
-NEGLIGIBLE = 1e-9
-"""Posterior weight of a node, over all sources, below which it is left out of the sums."""
+"""Numbers that are held at a time, 64 MiB; a source has as many as nodes, at least."""
+NEGLIGIBLE = 1e-11
+"""Posterior weight of a node of a source below which it is left out of the sums."""
 
 
 def fit(task: Task) -> Fitted:
@@ -99,7 +101,7 @@ def _fit(part: Part, moments: Moments) -> tuple[Floats, ...]:
     start, var = moments.eigenbasis()
     prior = _Prior.of(data, scipy.linalg.inv(start), var)
     basis, centre, var = start, moments.source_means.mean(axis=0), np.maximum(var, LEAST_LAMBDA)
-    ln_nu = np.log([START_NU, START_NU_BETWEEN])
+    ln_nu, spread = np.log([START_NU, START_NU_BETWEEN]), part.values.std(axis=0)
     before = -math.inf
     for _ in range(ITERATIONS):
         nodes = _Nodes.of_all(data.on(centre, basis), var, np.exp(ln_nu))
@@ -112,6 +114,10 @@ def _fit(part: Part, moments: Moments) -> tuple[Floats, ...]:
         centre = centre + np.linalg.solve(basis.T, mean)
         var, turn = scipy.linalg.eigh(between, within)
         basis, var = basis @ turn, np.maximum(var, 0.0)
+        if (
+            np.linalg.cond(basis * spread[:, None]) > SINGULAR
+        ):  # a variance falls by a share in each step, down to rounding errors
+            raise np.linalg.LinAlgError("the covariance within sources is singular")
     return centre[None], basis, var[None], *np.exp(ln_nu).reshape(2, 1, 1)
 
 
@@ -323,28 +329,19 @@ def _maximise(
 def _expected(group: _Nodes, data: _Data, weight: Floats, scaled: Floats) -> tuple[Floats, Floats, Floats]:
     """Σ_sources of: Σ_k m_k E[κ (x̄_k − m)(x̄_k − m)ᵀ/t_k + V/t_k];  E[κ m mᵀ + V];  E[κ m].
 
-    x̄_k − m and m are linear in the means, with factors that depend on the node alone: Σ_sources w κ x̄_i x̄_jᵀ of every node
-    is one matrix product for all.
+    A source has few nodes whose weight matters; each is a row of the products.
     """
+    p, rate = data.means.shape[1], group.count * np.exp(-group.u)  # m_k/t_k (node, k)
     mass = weight.sum(axis=0)
-    used = mass > NEGLIGIBLE
-    mass, scaled, u, shrunk = mass[used], scaled[:, used], group.u[used], group.shrunk[used]
-    k, p = len(group.count), data.means.shape[1]
-    per = np.exp(-u)
-    x = [data.means[group.items[:, i]] for i in range(k)]
-    part = [shrunk * (group.count[i] * per[:, i])[:, None] for i in range(k)]  # m = Σ_i part_i ∘ x̄_i (node, axis)
-    within = np.diag((mass * (group.count * per).sum(axis=1)) @ shrunk)
-    second, first = np.diag(mass @ shrunk), np.zeros(p)
-    for i in range(k):
-        first = first + (part[i] * (scaled.T @ x[i])).sum(axis=0)
-        for j in range(i, k):
-            products = (scaled.T @ (x[i][:, :, None] * x[j][:, None, :]).reshape(-1, p * p)).reshape(-1, p, p)
-            of_second = np.einsum("qa,qb,qab->ab", part[i], part[j], products)
-            of_within = np.zeros((p, p))
-            for item in range(k):
-                left, right = (float(item == one) - part[one] for one in (i, j))
-                left = left * (group.count[item] * per[:, item])[:, None]
-                of_within += np.einsum("qa,qb,qab->ab", left, right, products)
-            within += of_within if i == j else of_within + of_within.T
-            second += of_second if i == j else of_second + of_second.T
+    within, second, first = np.diag((mass * rate.sum(axis=1)) @ group.shrunk), np.diag(mass @ group.shrunk), np.zeros(p)
+    sources, nodes = np.nonzero(weight > NEGLIGIBLE)
+    for some in pieces(len(sources), max(1, SQUARES // p)):
+        s, q = sources[some], nodes[some]
+        x, times = [data.means[group.items[s, i]] for i in range(len(group.count))], scaled[s, q, None]
+        mean = group.shrunk[q] * sum(each * rate[q, i, None] for i, each in enumerate(x))
+        for i, each in enumerate(x):
+            away = each - mean
+            within += (away * (times * rate[q, i, None])).T @ away
+        second += (mean * times).T @ mean
+        first += (mean * times).sum(axis=0)
     return within, second, first

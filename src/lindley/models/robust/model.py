@@ -1,158 +1,109 @@
-r"""The robust two-level model: feature-based LRs that need no calibration afterwards.
+r"""The robust model: a plain two-level law and a heavy-tailed one beside it, errors that say nothing, sources that are alike.
 
-In the generalised eigenbasis of within and between covariances (`eigenbasis`) an item has M instances with the mean x and, on
-every axis, the sum of squares S_x around it. f is the law of source means (`population`), w the variance of one instance.
+**LR₀** pools the plain law of `law`, in some `coordinates` j with weights w_j, and heavy-tailed PLDA, as densities are pooled,
+p ∝ ∏ p_k^w_k, under each hypothesis; what is not believed of them, 1 − β, goes to a law that says nothing:
 
-**One item.** Its instances share a scatter τ_x; with the laws t of `tails`, the density of mean and squares is
+    ln LR₀ = β [(1 − η) Σ_j w_j ln LR_j + η ln LR_heavy],      ln LR₋f = β ln LR₋f of the plain law in its main coordinates
 
-    p(x, S_x) = Σ_q ω_q f_q(x) ∏_axis t_ν,M−1(S_x; τ_q w),          f_q(x) = f seen with the normal error τ_q w / M.
+**Errors and likeness.** With σ how often one feature of one of two measurements is wrong, ε how often an item is foreign, ρ how
+often two sources are as alike as one is to itself, and ρ_v how often they are in all features but one,
 
-**Two items of one source**, with δ = x − y and z = (M x + N y)/(M + N): each has a scatter of its own, and
+    LR = [(1 − σ_MN − ε) LR₀ + (σ_MN/p) Σ_f LR₋f + ε] / [1 − ρ − ρ_v + ρ LR₀ + (ρ_v/p) Σ_f LR₋f]
 
-    g(x, y, S_x, S_y) = Σ_qr ω_q ω_r f_q̄(z) ∏_axis t_ν,M+N−1(δ² / v_qr + S_x / τ_q + S_y / τ_r; w),   v_qr = τ_q/M + τ_r/N,
+Both sides are mixtures of densities over that of two unrelated items. Errors of single measurements are independent: with
+s = σ/2p, all M of a trace or all N of a ref are wrong in one feature with the chance s^M + s^N, and σ_MN = p (s^M + s^N); of
+several measurements each it is at most ρ_v, so that a clash that every replicate shows is no support.
 
-with the Jacobian of these scales, and q̄ next to the scatter of z. For M = N = 1 the two scatters are taken as their mean, on
-the same five nodes. An offset that all instances of one of the items share is rarely an error of measurement, the more rarely
-the more of them there are. With off(δ, S) as in `tails`, where all M or all N are off, and the chances π₀, ε₁ and σ₁ that all
-is as usual, that one item is contaminated, or has a spike,
+**Some measurements wrong among several.** An item is seen as a whole, and without the first few or the last few measurements
+along the direction that they scatter most in. The odds that these, R, are wrong and the others, K, right are those of the same
+law by the difference of their means (`Law.ln_differences`); both sides of the LR are sums over what both are seen as.
 
-    p(x, y, S | H1) ∝ π₀ g + (ε₁ off_contaminated + σ₁ off_spike) [β^(M−1) f(y) + β^(N−1) f(x)],      β = 1/10.
+    r = [s^|R| Σ_f LR₋f(R; K) + ε] / [(1 − σ − ε) LR₀(R; K)]
 
-How alike two items scatter is not taken as evidence: both terms are scaled so that p(S) = p(S_x) p(S_y).
-
-**Different sources.** They may be related (made in one batch; the cousin of the θ-correction of forensic DNA): as alike as one
-source is to itself, different by a little on all axes (j λ, for a few j), or in a feature or two. With ρ_c how often each of
-these ways is,
-
-    p(x, y, S | H2) = (1 − Σ ρ_c) p(x, S_x) p(y, S_y) + Σ_c ρ_c p_c(x, y, S).
-
-The first way bounds the LR: LR ≤ 1/ρ_alike, however rare the features and however poor the model far from all sources. ρ is
-learnt from pairs of different sources (`folds`); as H2 is linear in it, its posterior mean is all that is needed.
-
-**Groups** are a third level, between the population and the source: windows of one vehicle, fragments of one pane. Sources of
-one group are *mates*. Pairs that are known to be mates teach a ρ of their own, and so how much sources of one group differ:
-with the variance j λ̃, for each j as often as they say. λ̃ is λ, moved towards what mates differ by on each axis
-(`eigenbasis.related_variance`). With m how often H2 means a mate,
-
-    ρ = (1 − m) ρ_others + m ρ_mates,
-
-so that m = 0 and m = 1 answer the two propositions apart: another source of another group, another one of the same group.
-
-**What is off.** A single instance is contaminated or has a spike with the chances of `tails`. Of several, some may be off
-together: of two or more instances, in the order in which they lie along the direction that they scatter most in, the first r or
-the last. How probable that is, is judged by each item alone, with f at the mean of the other instances; and with these others,
-the *view* of the item, it is compared. Items may also scatter grossly (τ of 30 and more). An LR is the ratio of sums over the
-views of both items,
-
-    LR = Σ_ab p(x, a) p(y, b) [p(x_a, y_b | H1) / p(x_a) p(y_b)] / Σ_ab p(x, a) p(y, b) [p(x_a, y_b | H2) / p(x_a) p(y_b)].
-
-What is exact: with normal replicates (ν and α large), without background and nothing off, it is the classical two-level
-model with kernels, for any M and N. f_q̄(z) outside of the integral over the scatter of each axis is an approximation, good
-where sources differ by more than their replicates do.
+**Groups.** Different sources of one group are mates: they have ρ and ρ_v of their own, and may differ by j λ on every axis, for
+some j. With μ how often H2 means a mate, the denominator is (1 − μ) that of others plus μ that of mates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from typing import ClassVar, TypeVar, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from lindley.models.between import Scatter
-from lindley.models.blocks import room
-from lindley.models.robust.all_pairs import distinct, of_given_pairs, over_views
-from lindley.models.robust.eigenbasis import Stabiliser
-from lindley.models.robust.items import (
-    Apart,
-    Items,
-    Numbers,
-    Views,
-    WaysToSee,
-    are_gross,
-    numbers_kept,
-    ways_to_see,
-)
-from lindley.models.robust.kept import kept
-from lindley.models.robust.population import Population
-from lindley.models.robust.single import SingleInstance
-from lindley.models.robust.tails import (
-    LN_GROSS,
-    LN_SCATTER,
-    Number,
-    Offsets,
-    SharedTail,
-    Tails,
-    ln_mean_scatter_weights,
-    ln_products,
-    ln_scatter_weights,
-    ln_student,
-    ln_sum,
-    ln_weighted_sum,
-    student_law,
-)
-from lindley.models.two_level import map_tensors, take_runs
+from lindley.models.robust.law import TERMS, AllPairs, GivenPairs, Items, Law, Pairs, Seen, ln_sum_of
+from lindley.models.robust.scalars import values_of
+from lindley.models.two_level import TwoLevel, map_tensors
 
-__all__ = ["WAYS", "Robust"]
+__all__ = ["APART", "WAYS", "Basis", "Ratios", "Robust", "Run", "View"]
 
-T = TypeVar("T")
-
-FEW_INSTANCES = 8
-"""Of a trace and a ref by themselves, up to which the one with fewer is filled up: what counts then are the operations."""
-SHARED_BY_ANOTHER = 0.1
-"""Probability that what an instance is off by, another one of the item is off by as well."""
-BATCH_SCALES = (0.002, 0.02, 0.2)
-"""j: variance of the difference between two sources of one batch, in units of the variance between sources."""
-WAYS = ("alike", *(f"batch {j}" for j in BATCH_SCALES), "variant")
+APART = (0.02, 0.2)
+"""j: how much mates may differ, in units of what sources do."""
+WAYS = ("alike", "variant", *(f"apart {j}" for j in APART))
 """The ways in which two different sources may be related, each with its weight in `Robust.relatedness`."""
 
 
 @dataclass(frozen=True, eq=False)
+class Basis:
+    """Coordinates, and the known sources in them: tensors with a leading run dimension."""
+
+    centre: Tensor  # (run, 1, feature)
+    projection: Tensor  # (run, feature, axis), filled up with zeros
+    var: Tensor  # λ (run, 1, axis)
+    kernels: Tensor  # μ_j (run, kernel, axis), filled up with zeros
+    known: Tensor  # how many of the kernels are sources (run, 1, 1)
+    share: Tensor  # w_j (run, 1, 1)
+
+    def of_run(self, run: int) -> Basis:
+        """One run, without a run dimension and without what it was filled up with."""
+        loads = self.projection[run].abs().sum(0) > 0
+        kernels = self.kernels[run, : int(self.known[run]), loads]
+        projection, var = self.projection[run][:, loads], self.var[run][:, loads]
+        return Basis(self.centre[run], projection, var, kernels, self.known[run], self.share[run])
+
+
+@dataclass(frozen=True, eq=False)
 class Robust:
-    """A robust model of every run: plain tensors with a leading run dimension."""
+    """A robust model of every run."""
 
-    stabiliser: Stabiliser
-    centre: Tensor  # of stabilised features (run, 1, feature)
-    projection: Tensor  # (run, feature, axis); axes with the largest λ first
-    var_within: Tensor  # w, of one instance (run, 1, axis)
-    directions: Tensor  # u_f, of the features (run, feature, axis)
-    population: Population
-    tails: Tails
-    relatedness: (
-        Tensor  # ρ_c, how often sources are related in each of the `WAYS`, of two groups and of one (run, 1 or 2, way)
-    )
-    # Files of layout 3 have neither: they know no groups.
-    var_related: Tensor = field(default=cast(Tensor, None), metadata={"since": 4})
-    """λ̃: how related sources differ on the axes, for j = 1 (run, 1, axis); λ unless given."""
-    mates: Tensor = field(default=cast(Tensor, None), metadata={"since": 4})
-    """m, how often two different sources are of one group (run, 1, 1); 0 unless given."""
+    bases: tuple[Basis, ...]  # the first is the main one
+    beside: TwoLevel  # heavy-tailed PLDA
+    scalars: Tensor  # in the form that is fitted, see `scalars.SCALARS` (run, scalar)
+    relatedness: Tensor  # how often sources are related, of two groups and of one (run, 1 or 2, way)
+    mates: Tensor  # μ, how often two different sources are of one group (run, 1, 1)
 
-    def __post_init__(self) -> None:
-        if cast(object, self.var_related) is None:
-            object.__setattr__(self, "var_related", self.population.var)
-        if cast(object, self.mates) is None:
-            object.__setattr__(self, "mates", torch.zeros_like(self.var_within[..., :1]))
+    uses_scatter: ClassVar[bool] = True
+    has_axis_shares: ClassVar[bool] = False
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Robust:
         """The same model with every tensor sent through ``function``: another precision, device or choice of runs."""
         return map_tensors(self, function)
 
-    uses_scatter: ClassVar[bool] = True
-    has_axis_shares: ClassVar[bool] = True
+    @property
+    def centre(self) -> Tensor:
+        """A typical measurement (run, 1, feature)."""
+        return self.bases[0].centre
 
     @property
-    def var_within_trace(self) -> Tensor:
-        """Of one instance (run, 1, axis); the same for trace and ref."""
-        return self.var_within
+    def projection(self) -> Tensor:
+        """How features load on the main axes (run, feature, axis)."""
+        return self.bases[0].projection
 
     @property
     def var_within_ref(self) -> Tensor:
-        """Of one instance (run, 1, axis)."""
-        return self.var_within
+        """Of one measurement on the main axes (run, 1, axis): the same for trace and ref."""
+        return values_of(self.scalars)["scale"][:, None, None].expand_as(self.bases[0].var)
+
+    var_within_trace = var_within_ref
+
+    def between_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the source means on the main axes, (run, 1, axis) each."""
+        return torch.zeros_like(self.bases[0].var), self.bases[0].var
 
     @property
     def knows_mates(self) -> bool:
@@ -164,7 +115,7 @@ class Robust:
         return replace(self, mates=torch.full_like(self.mates, mates))
 
     def unrelated(self) -> Robust:
-        """The same model for sources that have nothing in common: H2 is p(trace) p(ref) then, and no LR has a ceiling."""
+        """The same model for sources that have nothing in common: no LR has a ceiling then."""
         return replace(self, relatedness=torch.zeros_like(self.relatedness))
 
     @property
@@ -175,509 +126,243 @@ class Robust:
 
     @property
     def ln_ceiling(self) -> Tensor:
-        """ln of the largest LR that the model can give, (run,): two different sources may be as alike as one is to itself."""
-        return -self.how_related[:, 0].log()
-
-    def between_moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the source means on the axes, (run, 1, axis) each."""
-        return torch.zeros_like(self.population.var), self.population.var
+        """ln of the largest LR that the model can give, (run,): 1/ρ, or σ/ρ_v where wrong features are that frequent."""
+        related = self.how_related
+        return torch.maximum(-related[:, 0].log(), (values_of(self.scalars)["wrong"] / related[:, 1]).log())
 
     def project(self, values: Tensor) -> Tensor:
-        """(run, items, feature) → (run, items, axis)."""
-        return (self.stabiliser(values) - self.centre) @ self.projection
+        """(run, items, feature) → (run, items, axis), on the main axes."""
+        return (values - self.centre) @ self.projection
 
     def scatter_of(self, instances: Tensor) -> Tensor:
-        """Where instances (run, items, instance, feature) lie from their mean on the axes, (run, items, instance × axis).
+        """How measurements (run, items, measurement, feature) lie around their mean, (run, items, …).
 
-        One instance after the other, as it counts which of them is off, and not only how far they scatter.
+        In the features, one measurement after the other, and then as the heavy-tailed law wants it.
         """
-        number = instances.shape[2]
-        on_axes = self.project(torch.cat([instances, instances.mean(2, keepdim=True)], 2).flatten(1, 2))
-        on_axes = on_axes.reshape(len(instances), -1, number + 1, on_axes.shape[-1])
-        return (on_axes[:, :, :number] - on_axes[:, :, number:]).flatten(2)
+        away = instances - instances.mean(2, keepdim=True)
+        return torch.cat([away.flatten(2), self.beside.scatter_of(instances)], -1)
 
     def ln_lr(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of all pairs of traces (run, traces, feature) and refs (run, refs, feature), (run, traces, refs).
 
-        ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` instances, ``scatter`` how these lie around them
-        (`scatter_of`); left out, they are taken to agree perfectly.
+        ``trace`` and ``ref`` hold the means of ``n_trace`` and ``n_ref`` measurements, ``scatter`` how these lie around them
+        (`scatter_of`); left out, nothing is known of it.
         """
-        same, different, _ = self._over_views(trace, ref, n_trace, n_ref, scatter)
-        return same.sub_(different)
+        same, different = self._sides(AllPairs(), trace, ref, n_trace, n_ref, scatter)
+        return same - different
+
+    def ln_lr_given(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
+        """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
+        same, different = self._sides(GivenPairs(), trace, ref, n_trace, n_ref, scatter)
+        return same - different
+
+    def ln_lr_pairs(
+        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    ) -> Tensor:
+        """A mixture has no LR of an axis by itself."""
+        raise TypeError("the robust model does not factor over axes")
 
     def ln_parts(
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """Similarity ln p(trace | ref, H1) and typicality ln p(trace | ref, H2) of all pairs, (run, traces, refs) each.
 
-        Densities of the trace's instances in the features that go into the model (for several, up to a constant): ln |det| of
-        the projection and of the stabiliser takes them there from the axes. Their difference is `ln_lr`; under H2 the ref
-        matters through relatedness alone.
+        Their difference is `ln_lr`. Typicality is the pool of both laws' densities of the trace by itself, each on its own axes
+        or, where there are as many as features, in the features; under H2 the ref matters through relatedness alone.
         """
-        similarity, typicality = self.ln_parts_on_axes(trace, ref, n_trace, n_ref, scatter)
-        if self.projection.shape[-1] != self.projection.shape[-2]:
-            return similarity, typicality
-        determinant = torch.linalg.slogdet(self.projection).logabsdet[:, None]
-        jacobian = (determinant + self.stabiliser.ln_slope(trace).sum(-1))[..., None]
-        return similarity + jacobian, typicality + jacobian
+        same, different = self._sides(AllPairs(), trace, ref, n_trace, n_ref, scatter)
+        alone = self._ln_alone(trace, n_trace, None if scatter is None else scatter.trace)[..., None]
+        return same + alone, different + alone
 
-    def ln_parts_on_axes(
-        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
+    def _sides(
+        self, pairs: Pairs, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
     ) -> tuple[Tensor, Tensor]:
-        """Similarity and typicality of all pairs as densities on the axes, (run, traces, refs) each."""
-        same, different, ln_ref = self._over_views(trace, ref, n_trace, n_ref, scatter)
-        return same - ln_ref[:, None], different - ln_ref[:, None]
-
-    def _over_views(
-        self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """ln p(x, y | H1), ln p(x, y | H2) (run, traces, refs) and ln p(y) (run, refs)."""
-        found = [
-            (*over_views(model, x, y), y.ln_p) for model, x, y in self._groups(trace, ref, n_trace, n_ref, scatter)
-        ]
-        same, different, ln_ref = (each[0] if len(each) == 1 else torch.cat(each) for each in zip(*found, strict=True))
-        return same, different, ln_ref
-
-    def ln_lr_given(
-        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
-    ) -> Tensor:
-        """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
-        return next(self._of_given((self,), trace, ref, n_trace, n_ref, scatter))
-
-    def ln_lr_pairs(
-        self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
-    ) -> Tensor:
-        """What every axis adds to the ln LR of given pairs, (run, pairs, axis): the shares sum to the ln LR.
-
-        The model of some axes is the model with the other axes integrated out. So with LR_k of the first k axes, the share
-        ln LR_k − ln LR_{k−1} is the ln LR of axis k given those before it, the ones that separate sources better.
-        """
-        models = [self._of_first_axes(k) for k in range(1, self.projection.shape[-1] + 1)]
-        total = torch.stack(list(self._of_given(models, trace, ref, n_trace, n_ref, scatter)), -1)
-        return torch.diff(total, dim=-1, prepend=torch.zeros_like(total[..., :1]))
-
-    @staticmethod
-    def _of_given(
-        models: Sequence[Robust], trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
-    ) -> Iterator[Tensor]:
-        """ln LRs of given pairs (run, pairs), by one model after the other; what belongs to an item alone is computed once."""
-        i = j = np.arange(trace.shape[1])
-        if not torch.is_grad_enabled():
-            of_x, of_y = (None, None) if scatter is None else (scatter.trace, scatter.ref)
-            (first_x, i), (first_y, j) = distinct(trace, of_x), distinct(ref, of_y)
-            trace, ref = trace[:, first_x], ref[:, first_y]
-            if scatter is not None:
-                scatter = replace(scatter, trace=scatter.trace[:, first_x], ref=scatter.ref[:, first_y])
-        for each in models:
-            sides = each._groups(trace, ref, n_trace, n_ref, scatter)
-            same, different = zip(*(of_given_pairs(model, x, y, i, j) for model, x, y in sides), strict=True)
-            yield torch.cat(same) - torch.cat(different)
-
-    def _of_first_axes(self, k: int) -> Robust:
-        """The model of the first k axes."""
-        own = {name: getattr(self, name)[..., :k] for name in ("projection", "var_within", "directions", "var_related")}
-        centres, var = self.population.centres[..., :k], self.population.var[..., :k]
-        return replace(self, **own, population=replace(self.population, centres=centres, var=var))
-
-    @kept
-    def _same_axes(self) -> tuple[tuple[slice, Robust], ...]:
-        """The model as it is, if all runs have all axes; otherwise one run after the other, with the axes that it has.
-
-        Axes that a run was filled up with have no direction.
-        """
-        number = self.projection.abs().sum(1).gt(0).sum(-1).tolist()
-        if min(number) == self.projection.shape[-1]:
-            return ((slice(None), self),)
-        return tuple((slice(i, i + 1), take_runs(self, [i])._of_first_axes(k)) for i, k in enumerate(number))
-
-    @kept
-    def by_run(self) -> tuple[Robust, ...]:
-        """The models of all runs, each by itself."""
-        return (self,) if len(self.centre) == 1 else tuple(take_runs(self, [run]) for run in range(len(self.centre)))
-
-    def _groups(
-        self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
-    ) -> Iterator[tuple[Robust, Views, Views]]:
-        """Both sides on the axes, in all views, with the model: of all runs at once, if they have the same axes.
-
-        Traces and refs of equally many instances are seen at once, and so are a trace and a ref by themselves: for a single
-        pair, operations count.
-        """
-        for runs, model in self._same_axes:
-            of_x, of_y = (None, None) if scatter is None else (scatter.trace[runs], scatter.ref[runs])
-            x, y = model.project(trace[runs]), model.project(ref[runs])
-            n_x, n_y = x.shape[1], y.shape[1]
-            few = n_x == n_y == 1 and min(n_trace, n_ref) > 1 and max(n_trace, n_ref) <= FEW_INSTANCES
-            if n_trace == n_ref or few:
-                scattered = None
-                if of_x is not None and of_y is not None:
-                    of_x, of_y = _filled_up(of_x, n_trace, n_ref), _filled_up(of_y, n_ref, n_trace)
-                    scattered = torch.cat([of_x, of_y], 1)
-                both = model.views(
-                    torch.cat([x, y], 1), (n_trace,) if n_trace == n_ref else (n_trace, n_ref), scattered
-                )
-                yield model, both.some(slice(n_x), n_trace), both.some(slice(n_x, None), n_ref)
-            else:
-                yield model, model.views(x, (n_trace,), of_x), model.views(y, (n_ref,), of_y)
-
-    def ln_seen_with(self, points: Tensor, number: Number) -> Tensor:
-        """ln f_q at means (run, points, axis) of so many instances, all or each, for every scatter: (run, scatter, points)."""
-        taus = self._once("scatters", lambda: self._tensor(LN_SCATTER).exp()[:, None])
-        return self._ln_seen(points, taus / number)
-
-    def _ln_seen(self, points: Tensor, share: Tensor) -> Tensor:
-        """ln f at points (run, points, axis) with an error of so many w (node, 1 or points): (run, node, points)."""
-        nodes, n = len(share), points.shape[1]
-        error = (share[..., None] * self.var_within[:, None]).expand(-1, -1, n, -1).flatten(1, 2)
-        each = points[:, None].expand(-1, nodes, -1, -1).flatten(1, 2)
-        return self.population.ln_density(each, error).reshape(len(points), nodes, n)
-
-    def _tensor(self, values: Sequence[float]) -> Tensor:
-        return torch.tensor(values, dtype=self.var_within.dtype, device=self.var_within.device)
-
-    def items(self, mean: Tensor) -> Items:
-        """Items of one instance, on the axes."""
-        ln_f = ln_weighted_sum(self.ln_seen_with(mean, 1), self._ln_usual_weights)
-        return Items(1, mean, self._along(mean), ln_f, self.ln_single(mean, ln_f), torch.zeros_like(ln_f))
-
-    def views(self, mean: Tensor, numbers: tuple[int, ...] = (1,), scatter: Tensor | None = None) -> Views:
-        """Items on the axes in all views: means (run, items, axis) of so many instances, and `scatter_of` them.
-
-        One number is that of all items; or each has its own, and those of fewer instances are filled up with their mean. The
-        first view has all instances. Of two or more, some may be off together; which, is told by the item alone. Ordered
-        along the direction in which they scatter most, these are the first r of them or the last. A scatter may have more
-        axes than the model.
-        """
-        most = max(numbers)
-        assert most == 1 or min(numbers) > 1
-        if most == 1:
-            items = self.items(mean).map(lambda t: t[:, :, None])
-            return Views(replace(items, number=numbers_kept(1), is_gross=are_gross(1)), items.ln_p)
-        values = mean[..., None, :].expand(-1, -1, most, -1)
+        """ln of numerator and denominator of the LR, (run, traces, refs) or (run, pairs)."""
+        p, of_heavy, found = trace.shape[-1], scatter, []
         if scatter is not None:
-            each = scatter.reshape(*scatter.shape[:2], most, scatter.shape[2] // most)
-            values = values + each[..., : mean.shape[-1]]
-        scaled = (values - values.mean(-2, keepdim=True)) * self._rsqrt_within[:, :, None]
-        table = ways_to_see(numbers, mean.dtype, mean.device)
-        with torch.no_grad():
-            place = torch.linalg.eigh(scaled @ scaled.mT).eigenvectors[..., -1:]
-            order = (place if table.last is None else place + table.last).argsort(-2)
-        values, scaled = (t.take_along_dim(order, -2) for t in (values, scaled))
-        items = self._in_views(values, table)
+            of_heavy = replace(scatter, trace=scatter.trace[..., n_trace * p :], ref=scatter.ref[..., n_ref * p :])
+        score = self.beside.ln_lr if isinstance(pairs, AllPairs) else self.beside.ln_lr_given
+        heavy = score(trace, ref, n_trace, n_ref, of_heavy)
+        for number in range(len(self.centre)):
+            run = Run.of(self, number)
+            of_x, of_y = (None, None) if scatter is None else (scatter.trace[number], scatter.ref[number])
+            x, y = run.views(trace[number], n_trace, of_x), run.views(ref[number], n_ref, of_y)
+            found.append(run.ln_sides(x, y, heavy[number], pairs))
+        same, different = zip(*found, strict=True)
+        return torch.stack(same), torch.stack(different)
 
-        ln_usual, ln_gross, ln_one, ln_spike, unit = self._once(("views", table), lambda: self._chances_of_views(table))
-        shared = self._shared(table.total - 1, table)
-        moved = scaled.cumsum(-2)[..., :-1, :]  # (run, items, r, axis)
-        total = scaled.square().sum((-1, -2))[..., None].expand(moved.shape[:-1])
-        spiked = self._offsets.spiked(total, _first(moved @ self.directions.mT[:, None]), table.known, unit)
-        contaminated = self._offsets.contaminated(total, moved.square().sum(-1), table.known, unit)
-        off = torch.logaddexp(
-            ln_one + shared.ln_one_off(contaminated, total.shape), ln_spike + shared.ln_spikes(spiked, total.shape)
-        )
-        off = off.take_along_dim(table.off[None], -1)
-        whole = [ln_usual + items.ln_p[..., :1], ln_gross + items.ln_p[..., 1:2]]
-        return Views(items, torch.cat([*whole, off + items.ln_f[..., 2:]], -1))
+    def _ln_alone(self, trace: Tensor, number: int, scattered: Tensor | None) -> Tensor:
+        """ln of the pooled density of traces by themselves (run, traces)."""
+        heavy, of_heavy, plain = values_of(self.scalars)["heavy"][:, None], None, []
+        for place in range(len(self.centre)):
+            run = Run.of(self, place)
+            law, basis = run.laws[0], run.bases[0]
+            items = run.views(trace[place], number, None if scattered is None else scattered[place])[0].on(basis)
+            found = law.see(items, without=False).ln_p[0] - 0.5 * len(law.var) * math.log(2 * math.pi)
+            if len(law.var) == trace.shape[-1]:
+                found = found + torch.linalg.slogdet(basis.projection).logabsdet
+            plain.append(found)
+        if scattered is not None:
+            squares = scattered[..., number * trace.shape[-1] :]
+            of_heavy = Scatter(squares, squares[:, :1], number - 1, number - 1)
+        beside = self.beside.ln_parts(trace, trace[:, :1], number, number, of_heavy)[1][..., 0]
+        return (1 - heavy) * torch.stack(plain) + heavy * beside
 
-    def _chances_of_views(self, table: WaysToSee) -> tuple[Tensor, ...]:
-        """ln of the chances that all is as usual, that all scatter grossly, that some given are contaminated or have a spike;
-        and the unit of sums of squares.
-        """
-        gross = self.tails.contamination / 2
-        usual, one, spike = ((t * (1 - gross)).log() for t in self.tails.chances(2 * table.total - 2))
-        return usual, gross.log(), one, spike, 2 * self.tails.scatter_shape
 
-    def _in_views(self, values: Tensor, table: WaysToSee) -> Items:
-        """Items of two or more instances (run, items, instance, axis), in order, in all views."""
-        mean = (table.is_kept @ values) / table.count[..., None]  # (run, items, view, axis)
-        squares = ((values[:, :, None] - mean[..., None, :]).square_() * table.is_kept[..., None]).sum(-2)
-        (n_items, n_views), nodes = mean.shape[1:3], len(table.ln_tau)
-        ln_weights, factor, power, constant = self._once(table, lambda: self._law_of_squares(table))
-        share = table.share.expand(-1, n_items, -1).flatten(1)
-        at_means = self._ln_seen(mean.flatten(1, 2), share).reshape(len(mean), nodes, n_items, n_views)
-        terms = constant + power * ln_products([_first(squares)], [factor])[0]
-        ln_f, ln_within, ln_p = (ln_weighted_sum(t, ln_weights) for t in (at_means, terms, terms + at_means))
-        ln_tau = ((ln_weights + terms).softmax(1) * table.ln_tau).sum(1)
-        # A single instance, the third view and the fourth have, may be off itself, and tells nothing of its scatter.
-        alone = self.ln_single(mean[:, :, 2:4].flatten(1, 2), ln_f[..., 2:4].flatten(1)).reshape(len(mean), n_items, 2)
-        ln_p = torch.cat([ln_p[..., :2], alone, ln_p[..., 4:]], -1)
-        ln_tau = torch.cat([ln_tau[..., :2], torch.zeros_like(alone), ln_tau[..., 4:]], -1)
-        most = n_views // 2
-        return Items(
-            numbers_kept(most), mean, self._along(mean), ln_f, ln_p, ln_within, squares, ln_tau, table.is_gross
-        )
+@dataclass(frozen=True, eq=False)
+class View:
+    """Items as they are seen: in the features, so many measurements of each."""
 
-    def _law_of_squares(self, table: WaysToSee) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of the instances that a view keeps: ln ω, 1/ντw, and what their Student-t law has for power and constant.
+    mean: Tensor  # (items, feature)
+    number: int
+    away: Tensor | None  # of each measurement from the mean (items, measurement, feature)
+    ln_share: Tensor  # ln of how probable it is that the item is to be seen so (items,)
 
-        All are (run, node, 1 or item, view) but for the second, which is (run, node, axis, 1, view).
-        """
-        w, nu, contrasts = self.var_within[..., None, None], self.tails.nu[..., None], table.count - 1
-        scales = table.ln_tau.exp()[:, None] * w  # (run, node, axis, 1, view)
-        ln_scale = contrasts * scales.log().sum(2)
-        law = student_law(nu, contrasts, ln_scale, w.shape[2])
-        return self._ln_weights_of_all[:, table.weight], 1 / (nu[..., None] * scales), *law
+    def on(self, basis: Basis) -> Items:
+        """On the axes of a basis of one run."""
+        squares = None if self.away is None else ((self.away @ basis.projection) ** 2).sum((-1, -2))
+        return Items((self.mean - basis.centre) @ basis.projection, self.number, squares)
 
-    @kept
-    def _ln_usual_weights(self) -> Tensor:
-        """ln ω of the scatters of an item (run, node)."""
-        return ln_scatter_weights(self.tails.scatter_shape)
+    def part(self, away: Tensor) -> View:
+        """The same items of some of their measurements, as far from the mean of all (items, measurement, feature)."""
+        middle = away.mean(1, keepdim=True)
+        number = away.shape[1]
+        return View(self.mean + middle[:, 0], number, away - middle if number > 1 else None, self.ln_share)
 
-    @kept
-    def _ln_weights_of_all(self) -> Tensor:
-        """ln ω of the usual scatters, of gross ones and of the mean of two; one, and none: (run, place)."""
-        usual = self._ln_usual_weights
-        gross = torch.full_like(usual[:, :1], -math.log(len(LN_GROSS))).expand(-1, len(LN_GROSS))
-        one, none = torch.zeros_like(usual[:, :1]), torch.full_like(usual[:, :1], -math.inf)
-        return torch.cat([usual, gross, ln_mean_scatter_weights(self.tails.scatter_shape), one, none], 1)
 
-    def ln_single(self, points: Tensor, ln_f: Tensor) -> Tensor:
-        """ln p(x) of single instances (run, points, axis), from ln f(x) (run, points)."""
-        return self._single.ln_density(points, ln_f)
+@dataclass(frozen=True, eq=False)
+class Ratios:
+    """What the laws of a run say of pairs, each ln of a ratio to the density of two unrelated items."""
+
+    whole: Tensor  # ln LR of every basis (basis, …)
+    left: Tensor  # ln LR₋f by the main one (feature, …)
+    apart: Tensor  # of sources that are `APART`, by the main one (way, …); of no way, where that is never so
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run of a robust model: tensors without a run dimension."""
+
+    bases: Sequence[Basis]
+    shares: Tensor  # w_j (basis,)
+    values: dict[str, Tensor]  # the scalars by name
+    related: Tensor  # (way,)
+    without: bool = True  # whether features are left out
+
+    @classmethod
+    def of(cls, model: Robust, run: int) -> Run:
+        """One of the runs of a model."""
+        bases = [each.of_run(run) for each in model.bases if float(each.share[run]) > 0]
+        shares = torch.cat([each.share.flatten() for each in bases])
+        return cls(bases, shares, values_of(model.scalars[run]), model.how_related[run])
 
     @cached_property
-    def _single(self) -> SingleInstance:
-        return SingleInstance(self.tails, self.population.var, self.var_within, self.directions)
+    def laws(self) -> list[Law]:
+        """The plain law in the coordinates of each basis."""
+        return [self._law(basis) for basis in self.bases]
 
-    def ln_pair(self, x: Items, y: Items, at_means: Tensor) -> tuple[Tensor, Tensor]:
-        """ln p(x, y | H1) and ln p(x, y | H2) of pairs of any arrangement; ``at_means`` has ln f_q(z) for every scatter."""
-        ln_h1, ln_mates = self.ln_related(x, y, at_means)
-        related = self._once(
-            "ways", lambda: torch.cat([self.how_related, 1 - self.how_related.sum(-1, keepdim=True)], -1).log()
-        )
-        *ln_ways, ln_apart = (ln_rho.reshape(-1, *(1,) * (ln_h1.dim() - 1)) for ln_rho in related.unbind(-1))
-        terms = (a + b for a, b in zip(ln_ways, ln_mates, strict=True))
-        return ln_h1, ln_sum([ln_apart + x.ln_p + y.ln_p, *terms])
+    def _law(self, basis: Basis) -> Law:
+        loadings = basis.projection.norm(dim=1, keepdim=True)
+        loads = loadings[:, 0] > 0
+        names = ("scale", "shape", "spread", "width", "weight", "shared")
+        features = basis.projection[loads] / loadings[loads]
+        return Law(basis.var[0], features, basis.kernels, *(self.values[name] for name in names))
 
-    def apart(self, x: Tensor, y: Tensor) -> Apart:
-        """How far single instances (run, pairs, axis) are apart: all that the scalars change of it is its unit."""
-        of_x, of_y = (Items(1, t, self._along(t), t[..., 0], t[..., 0], t[..., 0]) for t in (x, y))
-        return self._of_pairs(of_x, of_y, torch.ones_like(self.tails.nu))
+    def views(self, mean: Tensor, number: int = 1, scattered: Tensor | None = None) -> list[View]:
+        """What items (items, feature) are seen as: whole, and without some measurements.
 
-    def _of_pairs(self, x: Items, y: Items, unit: Tensor) -> Apart:
-        """How far items are apart, of pairs of any arrangement; what is left of that is divided by a unit (run, 1, 1)."""
-        numbers, w = Numbers.of(x, y), self.var_within
-        together, known = numbers.together, numbers.known
-        squares = _apart(x.mean, y.mean).square_()  # δ² (run, axis, …)
-        delta2 = (w.reciprocal() @ squares.flatten(2)).reshape(-1, *squares.shape[2:])
-        q, within = delta2 * known, None
-        scattered = [_first(side.squares) for side in (x, y) if side.squares is not None]
-        if scattered:
-            per_axis = w.mT.reshape(*w.shape[::2], *(1,) * (squares.dim() - 2))
-            within = reduce(torch.add, [(s / per_axis).sum(1) for s in scattered])  # Σ (S_x + S_y)/w
-            q = q + within
-        if isinstance(together, Tensor):
-            along = _apart(x.along, y.along) * known
-        else:
-            along = _apart(x.along / together, y.along / together)
-        return Apart(
-            squares,
-            self._offsets.contaminated(q, delta2 * known**2, known, unit),
-            self._offsets.spiked(q, along, known, unit),
-            within,
-        )
-
-    def ln_related(
-        self, x: Items, y: Items, at_means: Tensor, apart: Apart | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
-        """ln p(x, y | H1), and ln p(x, y) of sources that are related in each of the `WAYS`.
-
-        ``apart`` is what `apart` says of the pairs, in units of 2α, where it is known already.
+        In the order in which they lie along the direction that they scatter most in, these are the first few or the last few.
         """
-        if apart is None:
-            apart = self._of_pairs(x, y, 2 * self.tails.scatter_shape)
-        numbers, n_axes, shape = Numbers.of(x, y), self.var_within.shape[-1], (len(at_means), *at_means.shape[2:])
-        m, n = numbers.m, numbers.n
-        ones = (-1, *(1,) * (len(shape) - 1))
-        # An offset that all instances of an item share is rarely an error: the more rarely, the more instances there are.
-        shares = [SHARED_BY_ANOTHER ** (k - 1) for k in (m, n)]
-        contrasts, ln_unit, ln_share_x, ln_share_y, usual, one, spike = self._once(
-            ("numbers", numbers, len(ones)),
-            lambda: (
-                m + n - 1,
-                # A density of contrasts is one of δ and the contrasts of each item: they differ by this constant.
-                -0.5 * n_axes * _ln(numbers.together),
-                *map(_ln, shares),
-                *(t.log() for t in self.tails.chances(sum(shares), ones)),
-            ),
+        n, p = mean.shape
+        if number == 1 or scattered is None:
+            return [View(mean, number, None, mean.new_zeros(n))]
+        away = scattered[:, : number * p].reshape(n, number, p)
+        on_axes = away @ self.bases[0].projection
+        place = torch.linalg.eigh(on_axes @ on_axes.mT).eigenvectors[..., -1]
+        ordered = away.take_along_dim(place.argsort(-1)[..., None], 1)
+        whole = View(mean, number, away, mean.new_zeros(n))
+        views, ln_odds = [whole], [mean.new_zeros(n)]
+        for cut in range(1, number):
+            parts = [whole.part(ordered[:, some]) for some in (slice(cut), slice(cut, None))]
+            for wrong, right in (parts, parts[::-1]):
+                views.append(right)
+                ln_odds.append(self._ln_odds(wrong, right))
+        ln_shares = torch.log_softmax(torch.stack(ln_odds), 0)
+        return [replace(view, ln_share=ln_share) for view, ln_share in zip(views, ln_shares, strict=True)]
+
+    def _ln_odds(self, wrong: View, right: View) -> Tensor:
+        """ln r: the odds that these measurements of each item are wrong (items,)."""
+        v, found = self.values, self.laws[0].ln_differences(wrong.on(self.bases[0]), right.on(self.bases[0]))
+        whole, left = v["trust"] * found[0], v["trust"] * found[1:]
+        ln_wrong = torch.logsumexp(left, 0) + wrong.number * (v["wrong"] / max(1, 2 * len(left))).log()
+        return torch.logaddexp(ln_wrong, v["foreign"].log()) - (1 - v["wrong"] - v["foreign"]).log() - whole
+
+    def see(self, view: View) -> list[Seen]:
+        """By the law of every basis, by the main one without each feature as well."""
+        laws = enumerate(zip(self.laws, self.bases, strict=True))
+        return [law.see(view.on(basis), without=self.without and place == 0) for place, (law, basis) in laws]
+
+    def ratios(self, x: Sequence[Seen], y: Sequence[Seen], pairs: Pairs) -> Ratios:
+        """What every law says of pairs."""
+        each = [law.ln_ratios(a, b, pairs) for law, a, b in zip(self.laws, x, y, strict=True)]
+        ways = APART if bool(self.related[2:].detach().sum() > 0) else ()
+        alone, nothing = ln_sum_of(x[0].ln_p[0], y[0].ln_p[0], pairs), self.laws[0].directions[:1]
+        joint = [self.laws[0].ln_joint(x[0].items, y[0].items, pairs, nothing, apart=j)[0] - alone for j in ways]
+        return Ratios(
+            torch.stack([found[0] for found in each]), each[0][1:], torch.stack(joint) if ways else each[0][:0]
         )
-        clean = self._ln_clean(x, y, apart.squares, at_means)
-        shared = self._shared(contrasts, numbers)
-        spikes = shared.ln_spikes(apart.spiked, shape)
-        off = torch.logaddexp(one + shared.ln_one_off(apart.contaminated, shape), spike + spikes)
-        elsewhere = torch.logaddexp(ln_share_x + y.ln_f, ln_share_y + x.ln_f)
-        ln_f = torch.logaddexp(x.ln_f, y.ln_f) if apart.within is not None else elsewhere
-        ln_within = x.ln_within + y.ln_within
-        if apart.within is not None:
-            # How alike two items scatter is not evidence: p(S) is the same under both hypotheses, whatever is off.
-            of_squares = self._shared(contrasts - 1, (numbers, "squares")).ln_density(apart.within)
-            off, spikes = off - of_squares, spikes - of_squares
-        ln_h1 = torch.logaddexp(usual + clean, off + elsewhere) + ln_unit + ln_within
 
-        at_mean = ln_weighted_sum(at_means, self._ln_usual_weights)
-        batches = self._ln_batches(x, y, apart.squares)
-        variant = spikes + ln_f + (ln_unit - math.log(2))
-        return ln_h1, [ln_h1, *(ln_within + at_mean + batch for batch in batches.unbind(1)), ln_within + variant]
+    def ln_ways(self, ratios: Ratios, heavy: Tensor | None = None) -> Tensor:
+        """ln of the density of pairs that are related in each of the `WAYS`, and of unrelated ones, over that of these.
 
-    def _ln_batches(self, x: Items, y: Items, apart2: Tensor) -> Tensor:
-        """ln of the density of δ between two sources of one batch, for each of `BATCH_SCALES`: (run, scale, …).
-
-        Items of several instances tell how far they scatter: their variance within is τ w, τ being what they make probable.
+        (way + 1, …). The first is ln LR₀, the second that of all features but one; ``heavy`` is ln LR of the heavy-tailed law.
         """
-        numbers, nu, w = Numbers.of(x, y), self.tails.nu, self.var_within
-        if x.ln_tau is None and y.ln_tau is None and not isinstance(numbers.m, Tensor):
-            return ln_student(
-                apart2, w * numbers.together + self._tensor(BATCH_SCALES)[:, None] * self.var_related, nu, 1
-            )
-        dim = apart2.dim()
-        factors, power, constant = self._once(("batches", dim), lambda: self._law_of_batches(dim))
-        taus = [torch.zeros_like(side.ln_p) if side.ln_tau is None else side.ln_tau for side in (x, y)]
-        within = taus[0].exp() / numbers.m + taus[1].exp() / numbers.n
-        within = within[:, None].expand(-1, w.shape[-1], *[-1] * (apart2.dim() - 2))
-        # With the variance v = (1 + τ w/jλ) jλ of δ, the density is ∏ v^ν/2 (v + δ²/ν)^−(ν+1)/2, up to a constant.
-        if not isinstance(numbers.m, Tensor):
-            factors = [factor.flatten(2) for factor in factors]
-        ln_total, ln_var = ln_products([within, apart2], factors)
-        assert ln_var is not None
-        return constant + power * ln_var - (power + 0.5) * ln_total
+        plain = torch.tensordot(self.shares, ratios.whole, 1)
+        pooled = plain if heavy is None else torch.lerp(plain, heavy, self.values["heavy"])
+        one_left = torch.logsumexp(self.values["trust"] * ratios.left, 0) - math.log(max(1, len(ratios.left)))
+        of_pairs = [pooled * self.values["trust"], one_left, *(self.values["trust"] * ratios.apart)]
+        return torch.stack([*of_pairs, torch.zeros_like(plain)])
 
-    def _law_of_batches(self, dim: int) -> tuple[list[Tensor], Tensor, Tensor]:
-        """w/jλ and 1/νjλ, ν/2 and the constant of the law of δ: (run, scale, …) each, for pairs (run, axis, …) of so many
-        dimensions.
+    def wrong(self, numbers: tuple[int, int], *, replicated: bool) -> Tensor:
+        """σ_MN, how often all M or all N measurements are wrong in one feature; ``replicated``: both items have several."""
+        p = max(1, len(self.laws[0].features))
+        m, n = ((self.values["wrong"] / (2 * p)) ** number for number in numbers)
+        return torch.minimum(p * (m + n), self.related[1]) if replicated else p * (m + n)
+
+    def ln_mixtures(self, ln_ways: Tensor, numbers: tuple[int, int], *, replicated: bool) -> tuple[Tensor, Tensor]:
+        """ln of numerator and denominator of the LR of pairs, of M and N measurements that are seen of them.
+
+        ``replicated``: both items were measured more than once.
         """
-        nu, w, ones = self.tails.nu, self.var_within, (1,) * (dim - 2)
-        var = self._tensor(BATCH_SCALES)[:, None] * self.var_related  # (run, scale, axis)
-        factors = [t.reshape(*t.shape, *ones) for t in (w / var, 1 / (nu * var))]
-        nu, ln_scale = (t.reshape(*t.shape[:2], *ones) for t in (nu[..., 0], var.log().sum(-1)))
-        constant = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
-        return factors, 0.5 * nu, w.shape[-1] * constant - 0.5 * ln_scale
-
-    def _ln_clean(self, x: Items, y: Items, apart2: Tensor, at_means: Tensor) -> Tensor:
-        """ln of the density of δ and mean of two items of one source, none off, given how each scatters around its mean.
-
-        The items scatter with τ_x and τ_y; ``apart2`` is δ² (run, axis, …).
-        """
-        numbers = Numbers.of(x, y)
-        which = tuple(side.squares is not None for side in (x, y))
-        ln_weights, factors, of_all, of_squares = self._once(
-            ("clean", numbers, which, at_means.dim()), lambda: self._law_of_clean(numbers, which, at_means.dim())
-        )
-        parts = [_first(side.squares) for side in (x, y) if side.squares is not None]
-        ln_all, ln_squares = ln_products([*parts, apart2], factors)
-        ln_within: Tensor | float = 0.0
-        if ln_squares is not None:
-            ln_within = ln_weighted_sum(_scaled(ln_squares, *of_squares), ln_weights)
-        terms = _scaled(ln_all, *of_all)
-        if numbers.nearest.dim() > 1:
-            nearest = numbers.nearest.reshape(1, -1, *(1,) * (at_means.dim() - 4), *numbers.nearest.shape[1:])
-            terms = terms + at_means.take_along_dim(nearest, 1)
-        elif len(numbers.nearest) == len(LN_SCATTER):
-            terms.add_(at_means)
-        else:
-            for node, q in enumerate(numbers.nearest.tolist()):
-                terms[:, node] += at_means[:, q]
-        return ln_weighted_sum(terms, ln_weights) - ln_within
-
-    def _law_of_clean(
-        self, numbers: Numbers, has_squares: tuple[bool, ...], dim: int
-    ) -> tuple[Tensor, list[Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Of pairs (run, node, …) of so many dimensions: ln ω of pairs of scatters, 1/ντw of the squares of both items and of
-        δ², and powers and constants of the Student-t laws of all contrasts, and of those of each item.
-        """
-        w, nu, m, n = self.var_within, self.tails.nu, numbers.m, numbers.n
-        n_axes, views = w.shape[-1], numbers.tau_x.dim() - 1
-        middle = (1,) * (dim - 2 - views)
-
-        def of_nodes(values: Tensor) -> Tensor:
-            """(…, node) or (…, node, view, view), with ones for the items before the views."""
-            at = values.dim() - views
-            return values.reshape(*values.shape[:at], *middle, *values.shape[at:])
-
-        ln_weights = of_nodes(
-            self._ln_weights_of_all[:, numbers.weight_x] + self._ln_weights_of_all[:, numbers.weight_y]
-        )
-        var = numbers.tau_x / m + numbers.tau_y / n  # of δ
-        sides = [
-            (tau, k) for tau, k, has in zip((numbers.tau_x, numbers.tau_y), (m, n), has_squares, strict=True) if has
+        v, wrong = self.values, self.wrong(numbers, replicated=replicated)
+        same = [
+            ln_ways[0] + (1 - wrong - v["foreign"]).log(),
+            ln_ways[1] + wrong.log(),
+            ln_ways[-1] + v["foreign"].log(),
         ]
-        if views:
-            per_axis = (nu * w).reshape(len(w), 1, n_axes, *middle, *(1,) * views)
-            factors = [1 / (of_nodes(tau)[:, None] * per_axis) for tau in (*(tau for tau, _ in sides), var)]
-        else:
-            factors = [1 / (tau[:, None] * nu * w) for tau in (*(tau for tau, _ in sides), var)]
-        nu, ln_w = (t.reshape(-1, *(1,) * (dim - 1)) for t in (nu, w.log().sum(-1)))
-        ln_scale = (m + n - 2) * ln_w
-        for tau, k in sides:
-            ln_scale = ln_scale + of_nodes((k - 1) * n_axes * tau.log())
-        of_squares = student_law(nu, m + n - 2, ln_scale, n_axes)
-        ln_scale = ln_scale + ln_w + of_nodes(n_axes * (var / (1 / m + 1 / n)).log())
-        return ln_weights, factors, student_law(nu, m + n - 1, ln_scale, n_axes), of_squares
+        related = self.related[: len(ln_ways) - 1]
+        ln_often = torch.cat([related, (1 - related.sum())[None]]).log().reshape(-1, *(1,) * (ln_ways.dim() - 1))
+        return torch.logsumexp(torch.stack(same), 0), torch.logsumexp(ln_often + ln_ways, 0)
 
-    def _shared(self, contrasts: Number, key: object = None) -> SharedTail:
-        """The law of so many contrasts; where they differ, ``key`` tells which these are."""
-        tails, w = self.tails, self.var_within
-
-        def made() -> SharedTail:
-            ln_within = w.log().sum((-1, -2))
-            return SharedTail(tails.scatter_shape, tails.second_spike, ln_within, w.shape[-1], contrasts)
-
-        return self._once(("shared", contrasts if key is None else key), made)
-
-    def _once(self, key: object, make: Callable[[], T]) -> T:
-        """What is made of the model's scalars alone, kept by its name; see `kept`."""
-        if key not in self._made:
-            with torch.inference_mode(False):
-                self._made[key] = make()
-        return cast(T, self._made[key])
-
-    @cached_property
-    def _made(self) -> dict[object, object]:
-        return {}
-
-    @kept
-    def _rsqrt_within(self) -> Tensor:
-        return self.var_within.rsqrt()
-
-    @kept
-    def _to_features(self) -> Tensor:
-        """u_f/√w (run, axis, feature)."""
-        return (self.directions * self._rsqrt_within).mT.contiguous()
-
-    @cached_property
-    def _offsets(self) -> Offsets:
-        return Offsets(self.directions)
-
-    def _along(self, points: Tensor) -> Tensor:
-        """u_f · x/√w (run, …, feature)."""
-        return (points.flatten(1, -2) @ self._to_features).reshape(*points.shape[:-1], self.directions.shape[1])
-
-
-def _first(values: Tensor) -> Tensor:
-    """Axes or features next to the runs (run, axis, …): operations on many pairs then go along the pairs."""
-    return values.movedim(-1, 1).contiguous()
-
-
-def _apart(x: Tensor, y: Tensor) -> Tensor:
-    """x − y of items (run, …, axis), with the axes first."""
-    x, y = _first(x), _first(y)
-    return torch.sub(x, y, out=room(*np.broadcast_shapes(x.shape, y.shape)))
-
-
-def _filled_up(scatter: Tensor, number: int, another: int) -> Tensor:
-    """The scatter of so many instances (run, items, instance × axis), with their mean for those that others have more."""
-    if number >= another:
-        return scatter
-    values = scatter.reshape(*scatter.shape[:2], number, scatter.shape[2] // number)
-    return torch.cat([values, values.mean(2, keepdim=True).expand(-1, -1, another - number, -1)], 2).flatten(2)
-
-
-def _ln(value: Number) -> Number:
-    return value.log() if isinstance(value, Tensor) else math.log(value)
-
-
-def _scaled(logarithm: Tensor, power: Tensor, constant: Tensor) -> Tensor:
-    """power · logarithm + constant, in the place of the logarithm where no gradient needs it."""
-    return (logarithm * power if logarithm.requires_grad or power.requires_grad else logarithm.mul_(power)).add_(
-        constant
-    )
+    def ln_sides(self, x: list[View], y: list[View], heavy: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """ln of numerator and denominator, (traces, refs) or (pairs,): sums over what both are seen as."""
+        replicated = min(x[0].number, y[0].number) > 1
+        totals = heavy.new_full(heavy.shape, -math.inf), heavy.new_full(heavy.shape, -math.inf)
+        seen_x, seen_y = ([(view, self.see(view)) for view in side] for side in (x, y))
+        number = max(1, TERMS // (len(self.laws[0].nodes[0]) * len(seen_x[0][1][0].ln_p)))
+        for a, of_a in seen_x:
+            for b, of_b in seen_y:
+                # The heavy-tailed law sees items as a whole only.
+                beside = heavy if a is x[0] and b is y[0] else None
+                for rows, columns, at in pairs.blocks(a.ln_share, b.ln_share, number):
+                    ratios = self.ratios([s.take(rows) for s in of_a], [s.take(columns) for s in of_b], pairs)
+                    ways = self.ln_ways(ratios, None if beside is None else beside[at])
+                    ways = ways + ln_sum_of(a.ln_share[rows], b.ln_share[columns], pairs)
+                    sides = self.ln_mixtures(ways, (a.number, b.number), replicated=replicated)
+                    for total, side in zip(totals, sides, strict=True):
+                        total[at] = torch.logaddexp(total[at], side)
+        return totals
