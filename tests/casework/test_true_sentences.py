@@ -79,13 +79,14 @@ def test_what_is_said_of_the_parts_is_what_the_model_does(name: str) -> None:
         assert f"the {len(system.population.means)} sources" in sentences[0]
 
 
-def left_out(model: Robust, x: Side, y: Side) -> Any:
-    """LR₋f of single measurements, by dense covariances (feature,)."""
+def left_out(model: Robust, x: Side, y: Side) -> tuple[Any, float]:
+    """LR₋f of single measurements, by dense covariances (feature,), and the LR without one feature of any."""
     run = Run.of(model, 0)
     basis, dense = run.bases[0], Dense(run.laws[0])
     on_axes = [((torch.from_numpy(side.mean) - basis.centre) @ basis.projection).numpy() for side in (x, y)]
     trust = float(run.values["trust"])
-    return np.exp([trust * dense.ln_ratio(*on_axes, f) for f in range(len(run.laws[0].features))])
+    of_features = [dense.ln_without(*on_axes, f) for f in range(len(run.laws[0].features))]
+    return np.exp(trust * np.array(of_features)), math.exp(trust * dense.ln_mean_without(*on_axes))
 
 
 def test_which_part_decides() -> None:
@@ -113,11 +114,14 @@ def test_which_part_decides() -> None:
             assert last.startswith(f"Here one feature decides, {one.feature}:")
             assert said.log10_lr_model < one.log10_lr
             if said.n_trace == said.n_ref == 1:
-                without = left_out(model, x, y)
+                without, of_any = left_out(model, x, y)
                 assert one.feature == system.features[int(without.argmax())]
                 assert one.log10_lr == pytest.approx(math.log10(without.max()), abs=1e-9)
-                assert one.share == pytest.approx(rho[1] * without.mean() / 10**said.relatedness.log10_raised, abs=1e-9)
-                assert (one.alike, one.wrong) == pytest.approx((rho[1], values_of(model.scalars[0])["wrong"]))
+                of_one = float(rho[1]) * of_any / 10**said.relatedness.log10_raised
+                assert one.share == pytest.approx(of_one, abs=1e-9)
+                assert (one.alike, one.wrong) == pytest.approx(
+                    (float(rho[1]), float(values_of(model.scalars[0])["wrong"]))
+                )
         elif said.relatedness.share >= 0.5:
             assert last.startswith("Here relatedness decides")
         else:

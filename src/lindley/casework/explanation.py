@@ -180,7 +180,7 @@ def _relatedness(system: System, pair: _Pair, typicality: float) -> Relatedness 
         scattered = (None, None) if pair.scattered is None else (each[None] for each in pair.scattered)
         sides = zip((pair.x, pair.y), (pair.n_trace, pair.n_ref), scattered, strict=True)
         x, y = (run.see(run.views(mean[None], number, of_side)[0]) for mean, number, of_side in sides)
-        left = run.values["trust"] * run.ratios(x, y, GivenPairs()).left[:, 0] / LN10
+        left = run.values["trust"] * run.laws[0].ln_ratios_without(x[0], y[0], GivenPairs())[:, 0] / LN10
         wrong = run.wrong((pair.n_trace, pair.n_ref), replicated=min(pair.n_trace, pair.n_ref) > 1)
     named = [
         name for name, loads in zip(system.features, run.bases[0].projection.abs().sum(1) > 0, strict=True) if loads

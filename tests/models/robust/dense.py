@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.linalg import helmert, null_space
 
-from lindley.models.robust.law import FINEST_S, FINEST_T, LN_S, LN_T, Items, Law
+from lindley.models.robust.law import FINEST_S, FINEST_T, LEAST, LN_S, LN_T, Items, Law
 from lindley.models.robust.model import APART, Robust, Run
 from lindley.models.robust.scalars import values_of
 
@@ -94,26 +94,24 @@ class Dense:
                 terms.append(ln_q + self.ln_b + self.ln_scatter(x, t) + self.ln_kernels(x.mean(0), self.a / m, f))
         return logsumexp(terms)
 
-    def ln_pair(self, x: Floats, y: Floats, f: int | None = None, apart: float = 0.0) -> float:
+    def ln_pair(self, x: Floats, y: Floats, apart: float = 0.0) -> float:
         """Under H1; with ``apart``, of two sources that differ."""
         m, n = self.worth(len(x)), self.worth(len(y))
-        mean, delta, left = (m * x.mean(0) + n * y.mean(0)) / (m + n), x.mean(0) - y.mean(0), self.left(f)
+        mean, delta = (m * x.mean(0) + n * y.mean(0)) / (m + n), x.mean(0) - y.mean(0)
         both = np.concatenate([x, y])
         seen = np.zeros((0, both.size))
         for first, side in ((0, x), (len(x), y)):
-            of_side = self.seen(len(side), f)
+            of_side = self.seen(len(side), None)
             place = np.zeros((len(of_side), both.size))
             place[:, first * len(self.var) : (first + len(side)) * len(self.var)] = of_side
             seen = np.vstack([seen, place])
         terms = []
         for ln_q, t in self.t:
             ln_scatter = self.ln_scatter(x, t) + self.ln_scatter(y, t)
-            of_delta = np.diag(t * (1 / m + 1 / n) + apart * self.var)
-            ln_delta = ln_normal(left @ delta, left @ of_delta @ left.T)
+            ln_delta = ln_normal(delta, np.diag(t * (1 / m + 1 / n) + apart * self.var))
             for ln_r, s in self.s:
                 if apart:
-                    of_mean = np.diag(s * self.var + t / (m + n))
-                    of_node = ln_scatter + ln_delta + ln_normal(left @ mean, left @ of_mean @ left.T)
+                    of_node = ln_scatter + ln_delta + ln_normal(mean, np.diag(s * self.var + t / (m + n)))
                 else:
                     covariance = np.kron(np.ones((len(both), len(both))), s * np.diag(self.var))
                     covariance[: x.size, : x.size] += self.within(len(x), t)
@@ -121,11 +119,26 @@ class Dense:
                     of_node = ln_normal(seen @ both.ravel(), seen @ covariance @ seen.T)
                 terms.append(ln_q + ln_r + self.ln_normal_part + of_node)
             if len(self.kernels):
-                terms.append(ln_q + self.ln_b + ln_scatter + ln_delta + self.ln_kernels(mean, self.a / (m + n), f))
+                terms.append(ln_q + self.ln_b + ln_scatter + ln_delta + self.ln_kernels(mean, self.a / (m + n), None))
         return logsumexp(terms)
 
-    def ln_ratio(self, x: Floats, y: Floats, f: int | None = None, apart: float = 0.0) -> float:
-        return self.ln_pair(x, y, f, apart) - self.ln_item(x, f) - self.ln_item(y, f)
+    def ln_ratio(self, x: Floats, y: Floats, apart: float = 0.0) -> float:
+        return self.ln_pair(x, y, apart) - self.ln_item(x) - self.ln_item(y)
+
+    def ln_without(self, x: Floats, y: Floats, f: int) -> float:
+        """ln LR₋f."""
+        left, error = self.left(f), 1 / self.worth(len(x)) + 1 / self.worth(len(y))
+        delta = left @ (x.mean(0) - y.mean(0))
+        same = [
+            ln_q + self.ln_scatter(x, t) + self.ln_scatter(y, t) + ln_normal(delta, t * error * np.eye(len(delta)))
+            for ln_q, t in self.t
+        ]
+        alone = [self.ln_item(z, f) + logsumexp([ln_q + self.ln_scatter(z, t) for ln_q, t in self.t]) for z in (x, y)]
+        return logsumexp(same) - sum(alone) / 2
+
+    def ln_mean_without(self, x: Floats, y: Floats) -> float:
+        found = logsumexp([self.ln_without(x, y, f) for f in range(len(self.features))])
+        return max(LEAST, found - math.log(len(self.features)))
 
     def ln_difference(self, x: Floats, y: Floats, f: int | None = None) -> float:
         """LR of two parts of one item by their difference, beside that of two sources."""
@@ -185,14 +198,14 @@ def ln_lr_of_pair(model: Robust, run: int, x: Floats, y: Floats) -> float:
                 heavy = heavy_of(model, run, x, y)
             lr = math.exp(v["trust"] * ((1 - v["heavy"]) * plain + v["heavy"] * heavy))
             on_main, p, m, n = (seen(a, 0), seen(b, 0)), x.shape[1], len(a), len(b)
-            without = np.exp([v["trust"] * dense[0].ln_ratio(*on_main, f) for f in range(p)])
+            without = math.exp(v["trust"] * dense[0].ln_mean_without(*on_main))
             apart = np.exp([v["trust"] * dense[0].ln_ratio(*on_main, apart=j) for j in APART])
             s = v["wrong"] / (2 * p)
             wrong = p * (s**m + s**n)
             if min(len(x), len(y)) > 1:
                 wrong = min(wrong, rho[1])
-            up = (1 - wrong - v["foreign"]) * lr + wrong * without.mean() + v["foreign"]
-            down = 1 - rho.sum() + rho[0] * lr + rho[1] * without.mean() + rho[2:] @ apart
+            up = (1 - wrong - v["foreign"]) * lr + wrong * without + v["foreign"]
+            down = 1 - rho.sum() + rho[0] * lr + rho[1] * without + rho[2:] @ apart
             same, different = same + share_a * share_b * up, different + share_a * share_b * down
     return math.log(same / different)
 

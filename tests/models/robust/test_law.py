@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lindley.models.robust.law import FINEST_T, LN_T, AllPairs, GivenPairs, Items, Law, Pairs
+from lindley.models.robust.law import FINEST_T, LEAST, LN_T, AllPairs, GivenPairs, Items, Law, Pairs
 from tests.models.robust.dense import Dense, on_axes
 from tests.models.robust.simulate import law
 
@@ -20,8 +20,9 @@ SCALARS = ("scale", "shape", "spread", "width", "weight", "shared")
 
 
 def ratios(plain: Law, x: Items, y: Items, pairs: Pairs) -> Tensor:
-    """ln LR₀ and ln LR₋f."""
-    return plain.ln_ratios(plain.see(x), plain.see(y), pairs)
+    """ln LR₀ and ln LR₋f (1 + feature, …)."""
+    of_x, of_y = plain.see(x), plain.see(y)
+    return torch.cat([plain.ln_ratio(of_x, of_y, pairs)[None], plain.ln_ratios_without(of_x, of_y, pairs)])
 
 
 def drawn(n: int, m: int, axes: int, seed: int, scale: float = 2.0) -> Floats:
@@ -40,15 +41,27 @@ def test_the_ratios_are_those_of_dense_covariances(m: int, n: int, scatter: bool
     dense = Dense(plain, scatter=scatter)
     sides = on_axes(x, scatter=scatter), on_axes(y, scatter=scatter)
     of_all = ratios(plain, *sides, AllPairs())
-    expected = [[[dense.ln_ratio(a, b, f) for b in y] for a in x] for f in (None, *range(4))]
+    expected = [[[dense.ln_ratio(a, b) for b in y] for a in x]]
+    expected += [[[dense.ln_without(a, b, f) for b in y] for a in x] for f in range(4)]
     np.testing.assert_allclose(of_all, expected, rtol=1e-9, atol=1e-9)
+    of_mean = plain.ln_mean_without(*map(plain.see, sides), AllPairs())
+    np.testing.assert_allclose(of_mean, [[dense.ln_mean_without(a, b) for b in y] for a in x], rtol=1e-9, atol=1e-9)
     # The same of given pairs, and of two sources that differ a little.
     some = slice(3)
     given = ratios(plain, on_axes(x[some], scatter=scatter), sides[1], GivenPairs())
     torch.testing.assert_close(given, of_all[:, some].diagonal(dim1=-2, dim2=-1), rtol=1e-10, atol=1e-10)
-    usual, apart = (plain.ln_joint(*sides, AllPairs(), plain.directions[:1], j)[0] for j in (0.0, 0.2))
+    usual, apart = (plain.ln_joint(*sides, AllPairs(), j) for j in (0.0, 0.2))
     gain = [[dense.ln_pair(a, b, apart=0.2) - dense.ln_pair(a, b) for b in y] for a in x]
     np.testing.assert_allclose(apart - usual, gain, rtol=1e-9, atol=1e-9)
+
+
+def test_without_a_feature_items_that_have_nothing_in_common_are_held_at_a_floor() -> None:
+    plain = law(2, 3, 4)
+    x, y = drawn(4, 1, 3, 1), drawn(3, 1, 3, 2)
+    x[2] += 1e4
+    found = plain.ln_mean_without(*(plain.see(on_axes(side)) for side in (x, y)), AllPairs())
+    assert (found[2] == LEAST).all()
+    assert (found[[0, 1, 3]] > LEAST).all()
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 2), (3, 2)])
@@ -69,7 +82,8 @@ def test_its_gradient_is_that_of_differences(kernels: int) -> None:
 
     def total(values: Tensor) -> Tensor:
         of_values = replace(plain, **dict(zip(SCALARS, values.unbind(), strict=True)))
-        return ratios(of_values, *sides, AllPairs()).sum()
+        of_mean = of_values.ln_mean_without(*map(of_values.see, sides), AllPairs())
+        return ratios(of_values, *sides, AllPairs()).sum() + of_mean.sum()
 
     at = torch.stack([getattr(plain, name) for name in SCALARS]).requires_grad_()
     assert torch.autograd.gradcheck(total, at, eps=1e-6, atol=1e-5)
@@ -107,7 +121,7 @@ def test_the_density_of_an_item_integrates_to_one(axes: int, kernels: int) -> No
 @pytest.mark.parametrize("kernels", [0, 3])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 2)])
 def test_the_density_of_a_pair_integrates_to_that_of_its_scatter(m: int, n: int, kernels: int) -> None:
-    """∫ p(x, y, S | H1) over both means: on one axis; on what a feature leaves of two; on two at random points."""
+    """∫ p(x, y, S | H1) over both means: on one axis, and on two at random points. Without a feature at most that of two items."""
     plain = law(6, 1, 2, kernels)
     t = plain.scale * plain.ln_nodes(LN_T, FINEST_T).exp()
     ln_weight = torch.log_softmax(-plain.shape * ((t / plain.scale).log() + plain.scale / t), 0)
@@ -124,20 +138,20 @@ def test_the_density_of_a_pair_integrates_to_that_of_its_scatter(m: int, n: int,
     line, steps = grid(121)
     x, y = torch.cartesian_prod(line, line)[:, :1], torch.cartesian_prod(line, line)[:, 1:]
     of_points = torch.cartesian_prod(steps, steps).sum(-1)
-    whole, *left = plain.ln_joint(*sides(x, y), GivenPairs(), plain.directions)
+    whole = plain.ln_joint(*sides(x, y), GivenPairs())
     assert integral(whole, of_points, 2) == pytest.approx(expected(1), rel=2e-4)
-    assert float(left[0][0].exp()) == pytest.approx(expected(1), rel=2e-4)  # nothing is left of one axis
     two = law(6, 2, 2, kernels)
     v = two.features[0]
     across = torch.stack([-v[1], v[0]])[None]
-    found = two.ln_joint(*sides(x @ across, y @ across), GivenPairs(), two.directions)[1]
-    assert integral(found, of_points, 2) == pytest.approx(expected(2), rel=2e-4)
+    of_x, of_y = map(two.see, sides(x @ across, y @ across))
+    found = two.ln_ratios_without(of_x, of_y, GivenPairs())[0] + of_x.ln_p[1] + of_y.ln_p[1]
+    assert 0.8 * expected(2) < integral(found, of_points, 2) <= expected(2) * (1 + 2e-4)
     g = torch.Generator().manual_seed(0)
     cauchy = (math.pi * (torch.rand(2, 1 << 14, 2, generator=g, dtype=torch.float64) - 0.5)).tan()
     ln_drawn = -(math.log(math.pi) + (1 + cauchy**2).log()).sum((0, 2))
     delta, mean = 2 * cauchy[0], 3 * cauchy[1]
     share = two.worth(m) / (two.worth(m) + two.worth(n))
-    found = two.ln_joint(*sides(mean + (1 - share) * delta, mean - share * delta), GivenPairs(), two.directions[:1])[0]
+    found = two.ln_joint(*sides(mean + (1 - share) * delta, mean - share * delta), GivenPairs())
     ratio = (found - 2 * math.log(2 * math.pi) + math.log(36) - ln_drawn).exp() / expected(2)
     assert float(ratio.mean()) == pytest.approx(1, abs=4 * float(ratio.std()) / math.sqrt(len(ratio)))
     assert float(ratio.std()) / math.sqrt(len(ratio)) < 0.04

@@ -14,9 +14,15 @@ in common. With 1/m = g + (1 − g)/M the mean is worth m independent measuremen
     p(x)         = Σ_qr ω_q ω_r N(x; 0, s_r λ + t_q/m) p(S_x | t_q),            LR₀ = p(x, y | H1) / p(x) p(y)
 
 *Without feature f.* An error c in feature f moves an item by c v_f, v_f being row f of the projection. All c being as good, the
-density is that of what is left, for δ and z under H1, for x and y in the denominator; LR₋f is the ratio:
+density of an item is what is left of it,
 
-    ∫ N(u + c v; 0, P⁻¹) dc = N(u; 0, P⁻¹) exp[½ (vᵀPu)²/vᵀPv] √(2π / vᵀPv)
+    p₋f(u) = ∫ N(u + c v; 0, P⁻¹) dc = N(u; 0, P⁻¹) exp[½ (vᵀPu)²/vᵀPv] √(2π / vᵀPv)
+
+and where two items agree but for one feature, their mean lies where they do: p₋f(z) is the geometric mean of both sides'.
+
+    LR₋f = Σ_q ω_q N₋f(δ; 0, t_q (1/m + 1/n)) p(S_x | t_q) p(S_y | t_q) / √[p₋f(x, S_x) p(S_x) p₋f(y, S_y) p(S_y)]
+
+Under H2 its mean is at most one (Cauchy and Schwarz).
 
 Kernels are seen with the error of the usual scale t = a alone: they are far wider than it where they matter.
 """
@@ -45,6 +51,8 @@ NEGLIGIBLE = -11.0
 """ln of the weight of what two items are seen as below which it is left out."""
 TERMS = 1 << 22
 """Nodes × features × pairs at a time: 32 MiB."""
+LEAST = -40.0
+"""ln LR₋f below which it is held: it matters beside what is foreign only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +70,13 @@ class Seen:
 
     items: Items
     ln_p: Tensor  # (1 + feature, items), or (1, items) where no feature is to be left out
+    ln_scatter: Tensor  # ln p(S) (items,)
 
     def take(self, some: Tensor) -> Seen:
         """Some of the items."""
         squares = None if self.items.squares is None else self.items.squares[some]
         items = Items(self.items.mean[some], self.items.number, squares)
-        return Seen(items, self.ln_p[:, some])
+        return Seen(items, self.ln_p[:, some], self.ln_scatter[some])
 
 
 class AllPairs:
@@ -79,6 +88,10 @@ class AllPairs:
         rows, columns = (torch.nonzero(side + m > NEGLIGIBLE)[:, 0] for side, m in zip((x, y), most[::-1], strict=True))
         for some in pieces(len(rows), max(1, number // max(1, len(columns)))):
             yield rows[some], columns, (rows[some][:, None], columns)
+
+    def sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Traces (…, traces) and refs (…, refs) so that they meet in pairs."""
+        return x[..., :, None], y[..., None, :]
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
         """Σ_c x_ic y_jc of (…, traces, c) and (…, refs, c): (…, traces, refs)."""
@@ -97,6 +110,10 @@ class GivenPairs:
         pairs = torch.nonzero(x + y > NEGLIGIBLE)[:, 0]
         for some in pieces(len(pairs), number):
             yield pairs[some], pairs[some], (pairs[some],)
+
+    def sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Traces (…, pairs) and refs (…, pairs)."""
+        return x, y
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
         """Σ_c x_ic y_ic: (…, pairs)."""
@@ -139,6 +156,11 @@ class Law:
         ln_t = self.ln_nodes(LN_T, FINEST_T)
         return torch.log_softmax(-self.shape * (ln_t + (-ln_t).exp()), 0), self.scale * ln_t.exp()
 
+    @property
+    def terms(self) -> int:
+        """How many numbers a pair takes at most."""
+        return max(len(self.nodes[0]), len(self._nodes_of_t[0]) * len(self.features))
+
     def ln_nodes(self, ends: tuple[float, float, float], finest: float) -> Tensor:
         """ln of the scales that are looked at (node,)."""
         (first, last, longest), k = ends, max(1, len(self.var))
@@ -161,11 +183,47 @@ class Law:
         """What may be left out: nothing, and the direction v_f of each feature (1 + feature, axis)."""
         return torch.cat([0 * self.var[None], self.features])
 
-    def ln_ratios(self, x: Seen, y: Seen, pairs: Pairs) -> Tensor:
-        """ln LR₀ of pairs, and ln LR₋f of the features that both are seen without (1 + feature, …)."""
-        number = min(len(x.ln_p), len(y.ln_p))
-        alone = ln_sum_of(x.ln_p[:number], y.ln_p[:number], pairs)
-        return self.ln_joint(x.items, y.items, pairs, self.directions[:number]) - alone
+    def ln_ratio(self, x: Seen, y: Seen, pairs: Pairs, apart: float = 0.0) -> Tensor:
+        """ln LR₀ of pairs; with ``apart`` j, that of two sources that differ by j λ."""
+        return self.ln_joint(x.items, y.items, pairs, apart) - ln_sum_of(x.ln_p[0], y.ln_p[0], pairs)
+
+    def ln_ratios_without(self, x: Seen, y: Seen, pairs: Pairs) -> Tensor:
+        """ln LR₋f of pairs (feature, …)."""
+        squares, ln_alone = self._without(x, y, pairs)
+        return self._ln_of_difference(x.items, y.items, squares, pairs) - ln_alone
+
+    def ln_mean_without(self, x: Seen, y: Seen, pairs: Pairs) -> Tensor:
+        """ln of the mean of LR₋f over features, at least `LEAST` (…).
+
+        It is computed where a bound of it, by the feature whose loss brings the items closest, is larger than that.
+        """
+        squares, ln_alone = self._without(x, y, pairs)
+        with torch.no_grad():
+            closest = self._ln_of_difference(x.items, y.items, squares.amin(0, keepdim=True), pairs)[0]
+            bound = closest - ln_alone.amin(0)
+        at = torch.nonzero(bound > LEAST, as_tuple=True)
+        items = x.take(at[0]).items, y.take(at[-1]).items
+        found = self._ln_of_difference(*items, squares[:, *at], GivenPairs()) - ln_alone[:, *at]
+        mean = ln_sum_exp(found, 0) - math.log(len(found))
+        return torch.full_like(bound, LEAST).index_put(at, mean.clamp(min=LEAST))
+
+    def _without(self, x: Seen, y: Seen, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """|δ|² without each feature, and ½ ln p₋f(x, S_x) p(S_x) p₋f(y, S_y) p(S_y) (feature, …)."""
+        of_x, of_y = pairs.sides(*(self.features @ side.items.mean.mT for side in (x, y)))
+        norms = ((side.items.mean**2).sum(-1) for side in (x, y))
+        squares = ln_sum_of(*norms, pairs) - 2 * pairs.product(x.items.mean, y.items.mean) - (of_x - of_y) ** 2
+        alone_x, alone_y = pairs.sides(*(0.5 * (side.ln_p[1:] + side.ln_scatter) for side in (x, y)))
+        return squares.clamp(min=0.0), alone_x + alone_y
+
+    def _ln_of_difference(self, x: Items, y: Items, squares: Tensor, pairs: Pairs) -> Tensor:
+        """ln Σ_q ω_q N₋f(δ; 0, t_q (1/m + 1/n)) p(S_x | t_q) p(S_y | t_q) by |δ|² without a feature (feature, …)."""
+        ln_q, t = self._nodes_of_t
+        error = t * (1 / self.worth(x.number) + 1 / self.worth(y.number))
+        ln_weight, error = (
+            of.reshape(-1, *(1,) * squares.dim()) for of in (ln_q - 0.5 * (len(self.var) - 1) * error.log(), error)
+        )
+        scatter_x, scatter_y = pairs.sides(self.ln_scatter(x, t), self.ln_scatter(y, t))
+        return ln_sum_exp(ln_weight + (scatter_x + scatter_y)[:, None] - squares / (2 * error), 0)
 
     def ln_differences(self, x: Items, y: Items) -> Tensor:
         """ln LR₀ and ln LR₋f of given pairs by what the difference of parts of one item says (1 + feature, pairs).
@@ -185,13 +243,14 @@ class Law:
         x, m, directions = items.mean, self.worth(items.number), self.directions[: None if without else 1]
         terms = (ln_weight[:, None] + self.ln_scatter(items, t))[:, None]
         found = ln_sum_exp(terms + _ln_normal(x, 1 / (var + t[:, None] / m), directions), 0)
+        scatter = ln_sum_exp(ln_q[:, None] + self.ln_scatter(items, t_q), 0).expand(len(x))
         if len(self.kernels):
-            scatter = self.weight.log() + ln_sum_exp(ln_q[:, None] + self.ln_scatter(items, t_q), 0)
-            found = torch.logaddexp(found, scatter + _Kernels(self, self.scale / m, directions).ln_density(x))
-        return Seen(items, found)
+            kernels = _Kernels(self, self.scale / m, directions)
+            found = torch.logaddexp(found, self.weight.log() + scatter + kernels.ln_density(x))
+        return Seen(items, found, scatter)
 
-    def ln_joint(self, x: Items, y: Items, pairs: Pairs, directions: Tensor, apart: float = 0.0) -> Tensor:
-        """ln p(x, y, S | H1) up to the same constants, without each direction (direction, …).
+    def ln_joint(self, x: Items, y: Items, pairs: Pairs, apart: float = 0.0) -> Tensor:
+        """ln p(x, y, S | H1) up to the same constants (…).
 
         With ``apart`` j, that of two sources that differ by j λ as well.
         """
@@ -199,18 +258,17 @@ class Law:
         m, n = self.worth(x.number), self.worth(y.number)
         alpha = m / (m + n)
 
-        def of_difference(ln_weight: Tensor, t: Tensor) -> tuple[_Form, Factors]:
-            form = _Form(x.mean, -y.mean, 1 / (t[:, None] * (1 / m + 1 / n) + apart * self.var))
-            return form, form.whole(ln_weight[:, None] + self.ln_scatter(x, t), self.ln_scatter(y, t))
+        def of_difference(ln_weight: Tensor, t: Tensor) -> Factors:
+            precision = 1 / (t[:, None] * (1 / m + 1 / n) + apart * self.var)
+            rows, columns = ln_weight[:, None] + self.ln_scatter(x, t), self.ln_scatter(y, t)
+            return _of_sum(x.mean, -y.mean, precision, rows, columns)
 
-        (delta, whole), (usual, usual_whole) = of_difference(ln_weight, t), of_difference(ln_q + self.weight.log(), t_q)
-        z = _Form(alpha * x.mean, (1 - alpha) * y.mean, 1 / (var + t[:, None] / (m + n)))
-        terms, of_delta = _product(pairs, whole, z.whole()), _product(pairs, usual_whole)
-        found = ln_sum_exp(terms[:, None] + _product(pairs, delta.gained(directions), z.gained(directions)), 0)
+        of_mean = _of_sum(alpha * x.mean, (1 - alpha) * y.mean, 1 / (var + t[:, None] / (m + n)))
+        found = ln_sum_exp(_product(pairs, of_difference(ln_weight, t), of_mean), 0)
         if len(self.kernels):
-            of_kernels = ln_sum_exp(of_delta[:, None] + _product(pairs, usual.gained(directions)), 0)
-            kernels = _Kernels(self, self.scale / (m + n), directions)
-            found = torch.logaddexp(found, of_kernels + kernels.ln_density_between(x.mean, y.mean, alpha, pairs))
+            of_delta = ln_sum_exp(_product(pairs, of_difference(ln_q + self.weight.log(), t_q)), 0)
+            kernels = _Kernels(self, self.scale / (m + n), self.directions[:1])
+            found = torch.logaddexp(found, of_delta + kernels.ln_density_between(x.mean, y.mean, alpha, pairs))
         return found
 
 
@@ -248,27 +306,13 @@ def ln_sum_of(x: Tensor, y: Tensor, pairs: Pairs) -> Tensor:
     return pairs.product(*_factors(x.new_empty((*x.shape, 0)), y.new_empty((*y.shape, 0)), x, y))
 
 
-@dataclass(frozen=True, eq=False)
-class _Form:
-    """ln N(u; 0, 1/P) of u = x + y, without 2π, at nodes with a P each."""
-
-    x: Tensor
-    y: Tensor
-    precision: Tensor
-
-    def whole(self, rows: Tensor | float = 0.0, columns: Tensor | float = 0.0) -> Factors:
-        """Of all of it, and of what x and y bring beside it (node, …)."""
-        of_x, of_y = (-0.5 * self.precision @ (side**2).mT for side in (self.x, self.y))
-        of_x = of_x + 0.5 * self.precision.log().sum(-1, keepdim=True)
-        right = self.y.expand(len(self.precision), *self.y.shape)
-        return _factors(-self.x * self.precision[:, None], right, of_x + rows, of_y + columns)
-
-    def gained(self, directions: Tensor) -> Factors:
-        """Of what it gains without each direction (node, direction, …)."""
-        of_v = _of_v(self.precision, directions)
-        x, y = ((self.precision[:, None] * directions) @ side.mT for side in (self.x, self.y))  # vᵀP x
-        rows, columns = 0.5 * x**2 / of_v - 0.5 * of_v.log(), 0.5 * y**2 / of_v
-        return _factors((x / of_v)[..., None], y[..., None], rows, columns)
+def _of_sum(
+    x: Tensor, y: Tensor, precision: Tensor, rows: Tensor | float = 0.0, columns: Tensor | float = 0.0
+) -> Factors:
+    """Factors of ln N(x + y; 0, 1/P), without 2π, at nodes with a P each, plus rows and columns (node, …)."""
+    of_x, of_y = (-0.5 * precision @ (side**2).mT for side in (x, y))
+    of_x = of_x + 0.5 * precision.log().sum(-1, keepdim=True)
+    return _factors(-x * precision[:, None], y.expand(len(precision), *y.shape), of_x + rows, of_y + columns)
 
 
 class _Kernels:
@@ -295,10 +339,8 @@ class _Kernels:
         return self.ln_scale + alone + ln_sum_exp(exponents, -1)
 
     def ln_density_between(self, x: Tensor, y: Tensor, alpha: Tensor, pairs: Pairs) -> Tensor:
-        """Of z = αx + (1 − α)y of pairs (direction, …)."""
+        """Of z = αx + (1 − α)y of pairs (…), with all features."""
         beta, (alone_x, of_x), (alone_y, of_y) = 1 - alpha, self._exponents(x), self._exponents(y)
-        left = torch.cat([(x * self.precision).expand(len(self.v), *x.shape), (self.v @ x.mT)[..., None]], -1)
-        right = torch.cat([-y.expand(len(self.v), *y.shape), (self.v @ y.mT)[..., None]], -1)
         rows, columns = self.ln_scale + alpha**2 * alone_x, beta**2 * alone_y
-        quadratic = pairs.product(*_factors(alpha * beta * left, right, rows, columns))
-        return quadratic + pairs.ln_sum(alpha * of_x, beta * of_y)
+        quadratic = pairs.product(*_factors(-alpha * beta * x * self.precision, y, rows[0], columns[0]))
+        return quadratic + pairs.ln_sum(alpha * of_x, beta * of_y)[0]

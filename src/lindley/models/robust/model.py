@@ -239,7 +239,7 @@ class Ratios:
     """What the laws of a run say of pairs, each ln of a ratio to the density of two unrelated items."""
 
     whole: Tensor  # ln LR of every basis (basis, …)
-    left: Tensor  # ln LR₋f by the main one (feature, …)
+    left: Tensor  # ln of the mean of LR₋f by the main one (…)
     apart: Tensor  # of sources that are `APART`, by the main one (way, …); of no way, where that is never so
 
 
@@ -308,13 +308,11 @@ class Run:
 
     def ratios(self, x: Sequence[Seen], y: Sequence[Seen], pairs: Pairs) -> Ratios:
         """What every law says of pairs."""
-        each = [law.ln_ratios(a, b, pairs) for law, a, b in zip(self.laws, x, y, strict=True)]
+        whole = [law.ln_ratio(a, b, pairs) for law, a, b in zip(self.laws, x, y, strict=True)]
         ways = APART if bool(self.related[2:].detach().sum() > 0) else ()
-        alone, nothing = ln_sum_of(x[0].ln_p[0], y[0].ln_p[0], pairs), self.laws[0].directions[:1]
-        joint = [self.laws[0].ln_joint(x[0].items, y[0].items, pairs, nothing, apart=j)[0] - alone for j in ways]
-        return Ratios(
-            torch.stack([found[0] for found in each]), each[0][1:], torch.stack(joint) if ways else each[0][:0]
-        )
+        apart = [self.laws[0].ln_ratio(x[0], y[0], pairs, j) for j in ways]
+        left = self.laws[0].ln_mean_without(x[0], y[0], pairs) if self.without else torch.zeros_like(whole[0])
+        return Ratios(torch.stack(whole), left, torch.stack([*apart, left])[: len(apart)])
 
     def ln_ways(self, ratios: Ratios, heavy: Tensor | None = None) -> Tensor:
         """ln of the density of pairs that are related in each of the `WAYS`, and of unrelated ones, over that of these.
@@ -323,9 +321,8 @@ class Run:
         """
         plain = torch.tensordot(self.shares, ratios.whole, 1)
         pooled = plain if heavy is None else torch.lerp(plain, heavy, self.values["heavy"])
-        one_left = torch.logsumexp(self.values["trust"] * ratios.left, 0) - math.log(max(1, len(ratios.left)))
-        of_pairs = [pooled * self.values["trust"], one_left, *(self.values["trust"] * ratios.apart)]
-        return torch.stack([*of_pairs, torch.zeros_like(plain)])
+        of_pairs = self.values["trust"] * torch.stack([pooled, ratios.left, *ratios.apart])
+        return torch.cat([of_pairs, torch.zeros_like(plain)[None]])
 
     def wrong(self, numbers: tuple[int, int], *, replicated: bool) -> Tensor:
         """σ_MN, how often all M or all N measurements are wrong in one feature; ``replicated``: both items have several."""
@@ -353,7 +350,7 @@ class Run:
         replicated = min(x[0].number, y[0].number) > 1
         totals = heavy.new_full(heavy.shape, -math.inf), heavy.new_full(heavy.shape, -math.inf)
         seen_x, seen_y = ([(view, self.see(view)) for view in side] for side in (x, y))
-        number = max(1, TERMS // (len(self.laws[0].nodes[0]) * len(seen_x[0][1][0].ln_p)))
+        number = max(1, TERMS // self.laws[0].terms)
         for a, of_a in seen_x:
             for b, of_b in seen_y:
                 # The heavy-tailed law sees items as a whole only.
