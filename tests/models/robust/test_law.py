@@ -121,7 +121,7 @@ def test_the_density_of_an_item_integrates_to_one(axes: int, kernels: int) -> No
 @pytest.mark.parametrize("kernels", [0, 3])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 2)])
 def test_the_density_of_a_pair_integrates_to_that_of_its_scatter(m: int, n: int, kernels: int) -> None:
-    """∫ p(x, y, S | H1) over both means: on one axis, and on two at random points. Without a feature at most that of two items."""
+    """∫ p(x, y, S | H1) over both means: on one axis, and on two at random points; without a feature, a little less."""
     plain = law(6, 1, 2, kernels)
     t = plain.scale * plain.ln_nodes(LN_T, FINEST_T).exp()
     ln_weight = torch.log_softmax(-plain.shape * ((t / plain.scale).log() + plain.scale / t), 0)

@@ -6,10 +6,9 @@ With n sources and C the Cllr of held-out pairs, mean over `folds`, the scalars 
 
 which is the posterior mode if the n same-source pairs and as many different-source ones were independent and the cost of
 Cllr their negative log likelihood. π is the prior of `scalars`. Coordinates are searched with the laws alone, nothing being
-wrong, which takes a tenth of the time: from the best of a coarse grid, one of c_W, c_B and the number of
-axes is changed at a time. The best are then compared with the whole law and averaged, with the weights exp(−2 n ln 2 · cost)
-in the mean over bootstraps of the sources. How often mates are alike is learnt by EM, and last what measurements of an item
-share, from pairs of two or three each. Replicates start from what was found for the first run.
+wrong: from the best of a coarse grid, one of c_W, c_B and the number of axes is changed at a time. The best are compared with
+the whole law and averaged, with the weights exp(−2 n ln 2 · cost) in the mean over bootstraps of the sources. How often mates
+are alike is learnt by EM, and last what measurements of an item share. Replicates start from what the first run found.
 """
 
 from __future__ import annotations
@@ -215,9 +214,8 @@ class _Search:
         blocks = [replace(b, weight=b.weight / len(sizes)) for size in sizes for b in self.folds.of_size(size)]
         if not blocks:
             return theta
-        return self._minimise(self._ready(members, blocks, few=True), theta, [NAMES.index("shared")], STEPS_OF_A_TRIAL)[
-            0
-        ]
+        shared, ready = [NAMES.index("shared")], self._ready(members, blocks, few=True)
+        return self._minimise(ready, theta, shared, STEPS_OF_A_TRIAL)[0]
 
     def _members(self) -> tuple[tuple[Member, ...], Tensor]:
         """The settings that are averaged, and scalars to start from."""
@@ -294,12 +292,9 @@ class _Search:
         times = len(blocks) / len(some)
         return [_Ready(replace(b, weight=b.weight * times), bases[b.fold], self.related, without) for b in some]
 
-    def _minimise(
-        self, ready: Sequence[_Ready], start: Tensor, free: Sequence[int], steps: int
-    ) -> tuple[Tensor, float]:
+    def _minimise(self, ready: list[_Ready], start: Tensor, free: Sequence[int], steps: int) -> tuple[Tensor, float]:
         """Scalars, and ln weights of members behind them, of which the ``free`` ones were fitted, and their cost."""
-        places = (torch.tensor(free),)
-        centre = torch.cat([self.centre, start[len(SCALARS) :]])
+        places, centre = (torch.tensor(free),), torch.cat([self.centre, start[len(SCALARS) :]])
         sd = torch.nn.functional.pad(SD, (0, len(start) - len(SD)), value=SD_OF_WEIGHTS)
 
         def cost(at: Floats) -> tuple[float, Floats]:

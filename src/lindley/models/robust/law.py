@@ -23,7 +23,6 @@ and where two items agree but for one feature, their mean lies where they do: p�
     LR₋f = Σ_q ω_q N₋f(δ; 0, t_q (1/m + 1/n)) p(S_x | t_q) p(S_y | t_q) / √[p₋f(x, S_x) p(S_x) p₋f(y, S_y) p(S_y)]
 
 Under H2 its mean is at most one (Cauchy and Schwarz).
-
 Kernels are seen with the error of the usual scale t = a alone: they are far wider than it where they matter.
 """
 
@@ -41,7 +40,7 @@ from lindley.models.between import ln_sum_of_products
 from lindley.models.blocks import pieces
 from lindley.models.exponentials import ln_sum_exp
 
-__all__ = ["AllPairs", "GivenPairs", "Items", "Law", "Pairs", "Seen", "ln_sum_of"]
+__all__ = ["AllPairs", "GivenPairs", "Items", "Law", "Pairs", "Seen"]
 
 LN_T, LN_S = (-1.3, 4.55, 0.65), (-1.2, 2.4, 1.2)
 """The first node of ln t/a and of ln s, the last, and the longest step from one to the next."""
@@ -49,8 +48,8 @@ FINEST_T, FINEST_S = 1.3, 4.0
 """The step on many axes, in units of √(2/k): as well as k axes tell of the logarithm of a scale."""
 NEGLIGIBLE = -11.0
 """ln of the weight of what two items are seen as below which it is left out."""
-TERMS = 1 << 22
-"""Nodes × features × pairs at a time: 32 MiB."""
+TERMS = 1 << 19
+"""Features × pairs at a time, of which each takes some ten numbers where a feature may be wrong."""
 LEAST = -40.0
 """ln LR₋f below which it is held: it matters beside what is foreign only."""
 
@@ -89,9 +88,9 @@ class AllPairs:
         for some in pieces(len(rows), max(1, number // max(1, len(columns)))):
             yield rows[some], columns, (rows[some][:, None], columns)
 
-    def sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Traces (…, traces) and refs (…, refs) so that they meet in pairs."""
-        return x[..., :, None], y[..., None, :]
+    def sum(self, x: Tensor, y: Tensor) -> Tensor:
+        """x_i + y_j of (…, traces) and (…, refs): (…, traces, refs)."""
+        return x[..., :, None] + y[..., None, :]
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
         """Σ_c x_ic y_jc of (…, traces, c) and (…, refs, c): (…, traces, refs)."""
@@ -111,9 +110,9 @@ class GivenPairs:
         for some in pieces(len(pairs), number):
             yield pairs[some], pairs[some], (pairs[some],)
 
-    def sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Traces (…, pairs) and refs (…, pairs)."""
-        return x, y
+    def sum(self, x: Tensor, y: Tensor) -> Tensor:
+        """x_i + y_i: (…, pairs)."""
+        return x + y
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
         """Σ_c x_ic y_ic: (…, pairs)."""
@@ -156,11 +155,6 @@ class Law:
         ln_t = self.ln_nodes(LN_T, FINEST_T)
         return torch.log_softmax(-self.shape * (ln_t + (-ln_t).exp()), 0), self.scale * ln_t.exp()
 
-    @property
-    def terms(self) -> int:
-        """How many numbers a pair takes at most."""
-        return max(len(self.nodes[0]), len(self._nodes_of_t[0]) * len(self.features))
-
     def ln_nodes(self, ends: tuple[float, float, float], finest: float) -> Tensor:
         """ln of the scales that are looked at (node,)."""
         (first, last, longest), k = ends, max(1, len(self.var))
@@ -185,7 +179,7 @@ class Law:
 
     def ln_ratio(self, x: Seen, y: Seen, pairs: Pairs, apart: float = 0.0) -> Tensor:
         """ln LR₀ of pairs; with ``apart`` j, that of two sources that differ by j λ."""
-        return self.ln_joint(x.items, y.items, pairs, apart) - ln_sum_of(x.ln_p[0], y.ln_p[0], pairs)
+        return self.ln_joint(x.items, y.items, pairs, apart) - pairs.sum(x.ln_p[0], y.ln_p[0])
 
     def ln_ratios_without(self, x: Seen, y: Seen, pairs: Pairs) -> Tensor:
         """ln LR₋f of pairs (feature, …)."""
@@ -199,31 +193,29 @@ class Law:
         """
         squares, ln_alone = self._without(x, y, pairs)
         with torch.no_grad():
-            closest = self._ln_of_difference(x.items, y.items, squares.amin(0, keepdim=True), pairs)[0]
-            bound = closest - ln_alone.amin(0)
+            closest = squares.amin(0, keepdim=True)
+            bound = self._ln_of_difference(x.items, y.items, closest, pairs)[0] - ln_alone.amin(0)
         at = torch.nonzero(bound > LEAST, as_tuple=True)
         items = x.take(at[0]).items, y.take(at[-1]).items
-        found = self._ln_of_difference(*items, squares[:, *at], GivenPairs()) - ln_alone[:, *at]
+        some_squares, some_alone = (each.movedim(0, -1)[at].mT for each in (squares, ln_alone))
+        found = self._ln_of_difference(*items, some_squares, GivenPairs()) - some_alone
         mean = ln_sum_exp(found, 0) - math.log(len(found))
         return torch.full_like(bound, LEAST).index_put(at, mean.clamp(min=LEAST))
 
     def _without(self, x: Seen, y: Seen, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """|δ|² without each feature, and ½ ln p₋f(x, S_x) p(S_x) p₋f(y, S_y) p(S_y) (feature, …)."""
-        of_x, of_y = pairs.sides(*(self.features @ side.items.mean.mT for side in (x, y)))
-        norms = ((side.items.mean**2).sum(-1) for side in (x, y))
-        squares = ln_sum_of(*norms, pairs) - 2 * pairs.product(x.items.mean, y.items.mean) - (of_x - of_y) ** 2
-        alone_x, alone_y = pairs.sides(*(0.5 * (side.ln_p[1:] + side.ln_scatter) for side in (x, y)))
-        return squares.clamp(min=0.0), alone_x + alone_y
+        a, b = x.items.mean, y.items.mean
+        squares = pairs.sum((a**2).sum(-1), (b**2).sum(-1)) - 2 * pairs.product(a, b)
+        squares = squares - pairs.sum(self.features @ a.mT, -self.features @ b.mT) ** 2
+        ln_alone = pairs.sum(*(0.5 * (side.ln_p[1:] + side.ln_scatter) for side in (x, y)))
+        return squares.clamp(min=0.0), ln_alone
 
     def _ln_of_difference(self, x: Items, y: Items, squares: Tensor, pairs: Pairs) -> Tensor:
         """ln Σ_q ω_q N₋f(δ; 0, t_q (1/m + 1/n)) p(S_x | t_q) p(S_y | t_q) by |δ|² without a feature (feature, …)."""
         ln_q, t = self._nodes_of_t
-        error = t * (1 / self.worth(x.number) + 1 / self.worth(y.number))
-        ln_weight, error = (
-            of.reshape(-1, *(1,) * squares.dim()) for of in (ln_q - 0.5 * (len(self.var) - 1) * error.log(), error)
-        )
-        scatter_x, scatter_y = pairs.sides(self.ln_scatter(x, t), self.ln_scatter(y, t))
-        return ln_sum_exp(ln_weight + (scatter_x + scatter_y)[:, None] - squares / (2 * error), 0)
+        error, left = t * (1 / self.worth(x.number) + 1 / self.worth(y.number)), len(self.var) - 1
+        scatter = pairs.sum((ln_q - 0.5 * left * error.log())[:, None] + self.ln_scatter(x, t), self.ln_scatter(y, t))
+        return ln_sum_exp(scatter[:, None] - squares / (2 * error.reshape(-1, *(1,) * squares.dim())), 0)
 
     def ln_differences(self, x: Items, y: Items) -> Tensor:
         """ln LR₀ and ln LR₋f of given pairs by what the difference of parts of one item says (1 + feature, pairs).
@@ -256,18 +248,23 @@ class Law:
         """
         (ln_weight, t, var), (ln_q, t_q) = self.nodes, self._nodes_of_t
         m, n = self.worth(x.number), self.worth(y.number)
-        alpha = m / (m + n)
+        alpha, beta = m / (m + n), n / (m + n)
 
-        def of_difference(ln_weight: Tensor, t: Tensor) -> Factors:
-            precision = 1 / (t[:, None] * (1 / m + 1 / n) + apart * self.var)
-            rows, columns = ln_weight[:, None] + self.ln_scatter(x, t), self.ln_scatter(y, t)
-            return _of_sum(x.mean, -y.mean, precision, rows, columns)
+        def ln_sum(ln_weight: Tensor, t: Tensor, q: Tensor) -> Tensor:
+            """ln of the sum over nodes of N(δ) N(z; 0, 1/q), or of N(δ) alone where q is 0, and both scatters."""
+            p = 1 / (t[:, None] * (1 / m + 1 / n) + apart * self.var)
+            ln_det = (p.log() + torch.where(q > 0, q, 1.0).log()).sum(-1)
+            rows = (
+                (ln_weight + 0.5 * ln_det)[:, None] + self.ln_scatter(x, t) - 0.5 * (p + alpha**2 * q) @ (x.mean**2).mT
+            )
+            columns = self.ln_scatter(y, t) - 0.5 * (p + beta**2 * q) @ (y.mean**2).mT
+            left = x.mean * (p - alpha * beta * q)[:, None]
+            return ln_sum_exp(pairs.product(*_factors(left, y.mean.expand(len(p), -1, -1), rows, columns)), 0)
 
-        of_mean = _of_sum(alpha * x.mean, (1 - alpha) * y.mean, 1 / (var + t[:, None] / (m + n)))
-        found = ln_sum_exp(_product(pairs, of_difference(ln_weight, t), of_mean), 0)
+        found = ln_sum(ln_weight, t, 1 / (var + t[:, None] / (m + n)))
         if len(self.kernels):
-            of_delta = ln_sum_exp(_product(pairs, of_difference(ln_q + self.weight.log(), t_q)), 0)
             kernels = _Kernels(self, self.scale / (m + n), self.directions[:1])
+            of_delta = ln_sum(ln_q + self.weight.log(), t_q, torch.zeros_like(var[: len(t_q)]))
             found = torch.logaddexp(found, of_delta + kernels.ln_density_between(x.mean, y.mean, alpha, pairs))
         return found
 
@@ -285,34 +282,10 @@ def _ln_normal(points: Tensor, precision: Tensor, directions: Tensor) -> Tensor:
     return whole[:, None] + 0.5 * (along**2 / of_v - of_v.log())
 
 
-Factors = tuple[Tensor, Tensor]
-"""What traces bring to a sum of products, and what refs do, (…, traces, factor) and (…, refs, factor)."""
-
-
-def _factors(left: Tensor, right: Tensor, rows: Tensor, columns: Tensor) -> Factors:
-    """Factors whose product is left · right + rows + columns."""
+def _factors(left: Tensor, right: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors, of traces and of refs, whose product is left · right + rows + columns."""
     rows, columns = rows.expand(left.shape[:-1])[..., None], columns.expand(right.shape[:-1])[..., None]
     return torch.cat([left, rows, torch.ones_like(rows)], -1), torch.cat([right, torch.ones_like(columns), columns], -1)
-
-
-def _product(pairs: Pairs, *sums: Factors) -> Tensor:
-    """The sum of some products, of pairs."""
-    left, right = (torch.cat(each, -1) for each in zip(*sums, strict=True))
-    return pairs.product(left, right)
-
-
-def ln_sum_of(x: Tensor, y: Tensor, pairs: Pairs) -> Tensor:
-    """x_i + y_j of pairs, (…, traces) and (…, refs)."""
-    return pairs.product(*_factors(x.new_empty((*x.shape, 0)), y.new_empty((*y.shape, 0)), x, y))
-
-
-def _of_sum(
-    x: Tensor, y: Tensor, precision: Tensor, rows: Tensor | float = 0.0, columns: Tensor | float = 0.0
-) -> Factors:
-    """Factors of ln N(x + y; 0, 1/P), without 2π, at nodes with a P each, plus rows and columns (node, …)."""
-    of_x, of_y = (-0.5 * precision @ (side**2).mT for side in (x, y))
-    of_x = of_x + 0.5 * precision.log().sum(-1, keepdim=True)
-    return _factors(-x * precision[:, None], y.expand(len(precision), *y.shape), of_x + rows, of_y + columns)
 
 
 class _Kernels:

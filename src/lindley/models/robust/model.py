@@ -3,12 +3,12 @@ r"""The robust model: a plain two-level law and a heavy-tailed one beside it, er
 **LR₀** pools the plain law of `law`, in some `coordinates` j with weights w_j, and heavy-tailed PLDA, as densities are pooled,
 p ∝ ∏ p_k^w_k, under each hypothesis; what is not believed of them, 1 − β, goes to a law that says nothing:
 
-    ln LR₀ = β [(1 − η) Σ_j w_j ln LR_j + η ln LR_heavy],      ln LR₋f = β ln LR₋f of the plain law in its main coordinates
+    ln LR₀ = β [(1 − η) Σ_j w_j ln LR_j + η ln LR_heavy],    ln LR₋ = β ln Σ_f LR₋f/p of the plain law in its main coordinates
 
 **Errors and likeness.** With σ how often one feature of one of two measurements is wrong, ε how often an item is foreign, ρ how
 often two sources are as alike as one is to itself, and ρ_v how often they are in all features but one,
 
-    LR = [(1 − σ_MN − ε) LR₀ + (σ_MN/p) Σ_f LR₋f + ε] / [1 − ρ − ρ_v + ρ LR₀ + (ρ_v/p) Σ_f LR₋f]
+    LR = [(1 − σ_MN − ε) LR₀ + σ_MN LR₋ + ε] / [1 − ρ − ρ_v + ρ LR₀ + ρ_v LR₋]
 
 Both sides are mixtures of densities over that of two unrelated items. Errors of single measurements are independent: with
 s = σ/2p, all M of a trace or all N of a ref are wrong in one feature with the chance s^M + s^N, and σ_MN = p (s^M + s^N); of
@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from lindley.models.between import Scatter
-from lindley.models.robust.law import TERMS, AllPairs, GivenPairs, Items, Law, Pairs, Seen, ln_sum_of
+from lindley.models.robust.law import TERMS, AllPairs, GivenPairs, Items, Law, Pairs, Seen
 from lindley.models.robust.scalars import values_of
 from lindley.models.two_level import TwoLevel, map_tensors
 
@@ -336,21 +336,18 @@ class Run:
         ``replicated``: both items were measured more than once.
         """
         v, wrong = self.values, self.wrong(numbers, replicated=replicated)
-        same = [
-            ln_ways[0] + (1 - wrong - v["foreign"]).log(),
-            ln_ways[1] + wrong.log(),
-            ln_ways[-1] + v["foreign"].log(),
-        ]
+        ln_wrong = torch.stack([1 - wrong - v["foreign"], wrong, v["foreign"]]).log()
+        same = ln_ways[[0, 1, -1]] + ln_wrong.reshape(-1, *(1,) * (ln_ways.dim() - 1))
         related = self.related[: len(ln_ways) - 1]
         ln_often = torch.cat([related, (1 - related.sum())[None]]).log().reshape(-1, *(1,) * (ln_ways.dim() - 1))
-        return torch.logsumexp(torch.stack(same), 0), torch.logsumexp(ln_often + ln_ways, 0)
+        return torch.logsumexp(same, 0), torch.logsumexp(ln_often + ln_ways, 0)
 
     def ln_sides(self, x: list[View], y: list[View], heavy: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """ln of numerator and denominator, (traces, refs) or (pairs,): sums over what both are seen as."""
         replicated = min(x[0].number, y[0].number) > 1
         totals = heavy.new_full(heavy.shape, -math.inf), heavy.new_full(heavy.shape, -math.inf)
         seen_x, seen_y = ([(view, self.see(view)) for view in side] for side in (x, y))
-        number = max(1, TERMS // self.laws[0].terms)
+        number = max(1, TERMS // (4 + len(self.laws[0].features)))
         for a, of_a in seen_x:
             for b, of_b in seen_y:
                 # The heavy-tailed law sees items as a whole only.
@@ -358,7 +355,7 @@ class Run:
                 for rows, columns, at in pairs.blocks(a.ln_share, b.ln_share, number):
                     ratios = self.ratios([s.take(rows) for s in of_a], [s.take(columns) for s in of_b], pairs)
                     ways = self.ln_ways(ratios, None if beside is None else beside[at])
-                    ways = ways + ln_sum_of(a.ln_share[rows], b.ln_share[columns], pairs)
+                    ways = ways + pairs.sum(a.ln_share[rows], b.ln_share[columns])
                     sides = self.ln_mixtures(ways, (a.number, b.number), replicated=replicated)
                     for total, side in zip(totals, sides, strict=True):
                         total[at] = torch.logaddexp(total[at], side)

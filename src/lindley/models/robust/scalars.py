@@ -48,13 +48,7 @@ SCALARS = (
     Scalar("foreign", "ε, how often an item is foreign", 0.003, 1.0, "rare"),
     Scalar("alike", "ρ, how often two sources are as alike as one is to itself", 0.001, 2.0, "rare"),
     Scalar("variant", "ρ_v, how often in all features but one", 0.003, 1.5, "rare"),
-    Scalar(
-        "shared",
-        "g, share of the variance within a source that measurements of an item have in common",
-        0.02,
-        1.5,
-        "share",
-    ),
+    Scalar("shared", "g, share of the variance within a source that measurements of an item share", 0.02, 1.5, "share"),
 )
 START = torch.tensor([s.fitted(s.start) for s in SCALARS], dtype=torch.float64)
 """Centres of the priors, in the form that is fitted (scalar,)."""
