@@ -7,7 +7,7 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: demo test lint format docs bench test-lir bench-lir bundle bundle-test clean
+.PHONY: demo test freeze lint format docs bench test-lir bench-lir bundle bundle-test clean
 export NO_MKDOCS_2_WARNING := 1
 
 demo: .venv/installed
@@ -20,6 +20,11 @@ test: export OMP_NUM_THREADS = 1
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Writes down what lindley promises to its users (names, formats, texts, numbers), which a test compares: after a change that is meant.
+freeze: export OMP_NUM_THREADS = 1
+freeze: .venv/installed-dev
+	$(BIN)/python -m tests.frozen.make
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check src tests bench bundle docs/theme
