@@ -201,7 +201,7 @@ def ln_lr_of_pair(model: Robust, run: int, x: Floats, y: Floats) -> float:
             without = math.exp(v["trust"] * dense[0].ln_mean_without(*on_main))
             apart = np.exp([v["trust"] * dense[0].ln_ratio(*on_main, apart=j) for j in APART])
             s = v["wrong"] / (2 * p)
-            wrong = p * (s**m + s**n)
+            wrong = sum(p * s**k + (v["steady"] / 2 if k > 1 else 0.0) for k in (m, n))
             if min(len(x), len(y)) > 1:
                 wrong = min(wrong, rho[1])
             up = (1 - wrong - v["foreign"]) * lr + wrong * without + v["foreign"]

@@ -113,10 +113,9 @@ def test_the_bounds_of_the_formula(seed: int, numbers: tuple[int, int], rho: flo
     y[:, ::3, 0, 0] += 1.0
     v, related = values_of(model.scalars), model.how_related[0]
     assert float(model.ln_ceiling) == pytest.approx(-math.log(rho))
-    s = float(v["wrong"]) / 8
-    wrong = min(
-        4 * min(s**m + s**n for m in range(1, numbers[0] + 1) for n in range(1, numbers[1] + 1)), float(related[1])
-    )
+    s, steady = float(v["wrong"]) / 8, float(v["steady"]) / 2
+    least = sum(min(4 * s**k + (steady if k > 1 else 0.0) for k in range(1, number + 1)) for number in numbers)
+    wrong = min(least, float(related[1]))
     floor = min(float(v["foreign"]), wrong / float(related[1]), (1 - float(v["wrong"]) - float(v["foreign"])) / rho)
     assert float(ln_lr(model, x, y).max()) <= -math.log(rho) + 1e-9
     plain = replace(model, relatedness=model.relatedness * torch.tensor([1.0, 1.0, 0.0, 0.0]))

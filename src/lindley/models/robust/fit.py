@@ -53,7 +53,8 @@ SOURCES_OF_A_TRIAL, OUT_OF_THE_QUESTION = 200, 8.0
 MOST_MEMBERS, LEAST_SHARE, DRAWS = 5, 0.05, 200
 """Coordinates that are averaged, their least weight, and bootstraps of the sources that weights are averaged over."""
 NAMES = [s.name for s in SCALARS]
-FITTED = [i for i, name in enumerate(NAMES) if name != "shared"]
+OF_SEVERAL = [NAMES.index(name) for name in ("shared", "steady")]
+FITTED = [i for i in range(len(NAMES)) if i not in OF_SEVERAL]
 POOLED = [NAMES.index(name) for name in ("trust", "heavy")]
 SEARCHED = [i for i in FITTED if NAMES[i] not in ("wrong", "variant")]
 """Scalars that are fitted with each setting."""
@@ -209,13 +210,11 @@ class _Search:
         return tuple(replace(m, share=w) for m, w in zip(members, shares.tolist(), strict=True)), theta
 
     def _learn_shared(self, members: Sequence[Member], theta: Tensor) -> Tensor:
-        """The scalars with g, by held-out pairs of several measurements, where there are such."""
+        """The scalars with g and σ_s, by held-out pairs of several measurements, where there are such."""
         sizes = self.folds.sizes()
         blocks = [replace(b, weight=b.weight / len(sizes)) for size in sizes for b in self.folds.of_size(size)]
-        if not blocks:
-            return theta
-        shared, ready = [NAMES.index("shared")], self._ready(members, blocks, few=True)
-        return self._minimise(ready, theta, shared, STEPS_OF_A_TRIAL)[0]
+        ready = self._ready(members, blocks, few=True) if blocks else []
+        return self._minimise(ready, theta, OF_SEVERAL, STEPS_OF_A_TRIAL)[0] if ready else theta
 
     def _members(self) -> tuple[tuple[Member, ...], Tensor]:
         """The settings that are averaged, and scalars to start from."""

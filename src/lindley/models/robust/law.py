@@ -196,9 +196,10 @@ class Law:
             closest = squares.amin(0, keepdim=True)
             bound = self._ln_of_difference(x.items, y.items, closest, pairs)[0] - ln_alone.amin(0)
         at = torch.nonzero(bound > LEAST, as_tuple=True)
-        items = x.take(at[0]).items, y.take(at[-1]).items
         some_squares, some_alone = (each.movedim(0, -1)[at].mT for each in (squares, ln_alone))
-        found = self._ln_of_difference(*items, some_squares, GivenPairs()) - some_alone
+        found = (
+            self._ln_of_difference(x.take(at[0]).items, y.take(at[-1]).items, some_squares, GivenPairs()) - some_alone
+        )
         mean = ln_sum_exp(found, 0) - math.log(len(found))
         return torch.full_like(bound, LEAST).index_put(at, mean.clamp(min=LEAST))
 

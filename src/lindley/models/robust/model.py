@@ -3,16 +3,16 @@ r"""The robust model: a plain two-level law and a heavy-tailed one beside it, er
 **LR₀** pools the plain law of `law`, in some `coordinates` j with weights w_j, and heavy-tailed PLDA, as densities are pooled,
 p ∝ ∏ p_k^w_k, under each hypothesis; what is not believed of them, 1 − β, goes to a law that says nothing:
 
-    ln LR₀ = β [(1 − η) Σ_j w_j ln LR_j + η ln LR_heavy],    ln LR₋ = β ln Σ_f LR₋f/p of the plain law in its main coordinates
+    ln LR₀ = β [(1 − η) Σ_j w_j ln LR_j + η ln LR_heavy],   ln LR₋ = β ln Σ_f LR₋f/p in the main coordinates of the plain law
 
 **Errors and likeness.** With σ how often one feature of one of two measurements is wrong, ε how often an item is foreign, ρ how
 often two sources are as alike as one is to itself, and ρ_v how often they are in all features but one,
 
     LR = [(1 − σ_MN − ε) LR₀ + σ_MN LR₋ + ε] / [1 − ρ − ρ_v + ρ LR₀ + ρ_v LR₋]
 
-Both sides are mixtures of densities over that of two unrelated items. Errors of single measurements are independent: with
-s = σ/2p, all M of a trace or all N of a ref are wrong in one feature with the chance s^M + s^N, and σ_MN = p (s^M + s^N); of
-several measurements each it is at most ρ_v, so that a clash that every replicate shows is no support.
+Both sides are mixtures of densities over that of two unrelated items. Errors of single measurements are independent, and all
+M > 1 of an item may be wrong together: with s = σ/2p, an item has the share p s^M + σ_s/2 of σ_MN, or σ/2 where M is 1. Where
+both have several, σ_MN is at most ρ_v, so that a clash that every replicate shows is no support.
 
 **Some measurements wrong among several.** An item is seen as a whole, and without the first few or the last few measurements
 along the direction that they scatter most in. The odds that these, R, are wrong and the others, K, right are those of the same
@@ -326,9 +326,10 @@ class Run:
 
     def wrong(self, numbers: tuple[int, int], *, replicated: bool) -> Tensor:
         """σ_MN, how often all M or all N measurements are wrong in one feature; ``replicated``: both items have several."""
-        p = max(1, len(self.laws[0].features))
-        m, n = ((self.values["wrong"] / (2 * p)) ** number for number in numbers)
-        return torch.minimum(p * (m + n), self.related[1]) if replicated else p * (m + n)
+        v, p = self.values, max(1, len(self.laws[0].features))
+        several = (v["steady"] / 2 + p * (v["wrong"] / (2 * p)) ** n for n in numbers if n > 1)
+        found = sum(several, numbers.count(1) * v["wrong"] / 2)
+        return torch.minimum(found, self.related[1]) if replicated else found
 
     def ln_mixtures(self, ln_ways: Tensor, numbers: tuple[int, int], *, replicated: bool) -> tuple[Tensor, Tensor]:
         """ln of numerator and denominator of the LR of pairs, of M and N measurements that are seen of them.

@@ -49,6 +49,7 @@ SCALARS = (
     Scalar("alike", "ρ, how often two sources are as alike as one is to itself", 0.001, 2.0, "rare"),
     Scalar("variant", "ρ_v, how often in all features but one", 0.003, 1.5, "rare"),
     Scalar("shared", "g, share of the variance within a source that measurements of an item share", 0.02, 1.5, "share"),
+    Scalar("steady", "σ_s, how often all of several measurements are wrong in a feature", 0.001, 1.5, "rare"),
 )
 START = torch.tensor([s.fitted(s.start) for s in SCALARS], dtype=torch.float64)
 """Centres of the priors, in the form that is fitted (scalar,)."""
