@@ -71,10 +71,7 @@ def in_order(part: Part) -> Sources:
 def basis_of(coordinates: Coordinates, member: Member) -> Basis:
     """Coordinates as tensors of one run, without a run dimension, in the unit of variance of the member."""
     axes = coordinates.axes(replace(member.setting, axes=min(member.setting.axes, coordinates.most_axes)))
-    centre, projection = (
-        torch.from_numpy(axes.centre)[None],
-        torch.from_numpy(axes.projection / math.sqrt(member.scale)),
-    )
+    centre, projection = map(torch.from_numpy, (axes.centre[None], axes.projection / math.sqrt(member.scale)))
     kernels = (torch.from_numpy(coordinates.means * coordinates.spread) - centre) @ projection
     var, known = torch.from_numpy(axes.var / member.scale)[None], torch.full((1, 1), len(kernels), dtype=torch.float64)
     return Basis(centre, projection, var, kernels, known, torch.full((1, 1), member.share, dtype=torch.float64))
