@@ -20,9 +20,9 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from lindley.documents import Document, Place
 from lindley.errors import LindleyError
 from lindley.experiment.config import DataConfig
-from lindley.experiment.documents import Document, Place
 from lindley.settings import setting
 from lindley.shown import file_name
 

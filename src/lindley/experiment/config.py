@@ -25,8 +25,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from lindley.documents import Document, Place
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document, Place
 from lindley.experiment.profile import PROFILE, profile_beside, read_keys, said
 from lindley.settings import setting
 from lindley.shown import file_name

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from lindley.documents import Document
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document
 from lindley.settings import setting
 from lindley.table.datasets import dataset_names
 from lindley.table.findings import did_you_mean, listing, quoted
