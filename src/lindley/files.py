@@ -40,7 +40,7 @@ WINDOWS_PATH = 259
 PATIENCE = 2.0
 """Seconds to wait for a program that looks into a new file, as virus scanners on Windows do."""
 BEYOND = 2**30
-"""The byte that is locked on Windows, where nobody else can read it. The package filelock locks the first, and so the text."""
+"""The byte that is locked on Windows, where nobody else can read it: behind all text. The package filelock locks the first."""
 _TAKEN = PermissionError if ON_WINDOWS else BlockingIOError
 """What the operating system raises where another has the lock."""
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[1-9¹²³]) *(\..*)?", re.IGNORECASE)
