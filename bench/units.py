@@ -29,11 +29,12 @@ import numpy as np
 from bench.machine import rss_bytes
 from bench.plan import Plan
 from bench.timing import seconds_of
-from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
+from lindley.experiment.config import Experiment, TrainingConfig
 from lindley.experiment.cores import usable_cores
 from lindley.experiment.runner import Executor, on_cluster, on_this_machine, run_experiment
 from lindley.experiment.work import Finished, Unit, do_unit, make_units
 from lindley.models.blocks import one_thread
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Protocol
 from lindley.table.table import Table

@@ -29,9 +29,10 @@ import yaml
 
 from lindley.casework.laboratory import load_criteria, read_notes
 from lindley.cli import commands as cli
-from lindley.experiment.config import DataConfig, load_experiment
+from lindley.experiment.config import load_experiment
 from lindley.pages.pdf import find_browser
 from lindley.table import simulated
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.table import export_csv
 

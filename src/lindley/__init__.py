@@ -38,6 +38,7 @@ from lindley.version import __version__
 
 if TYPE_CHECKING:
     from lindley import plot as plot
+    from lindley.adapters.python import run as run
     from lindley.adapters.sklearn import TwoLevelClassifier as TwoLevelClassifier
     from lindley.evaluation.metrics import (
         cllr as cllr,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         misleading_different as misleading_different,
         misleading_same as misleading_same,
     )
-    from lindley.experiment.runner import run as run
     from lindley.system.system import System as System, load as load
     from lindley.system.train import train as train
     from lindley.table.join import join_tables as join_tables
@@ -67,7 +67,7 @@ _HOMES = {
     "load": "lindley.system.system",
     "plot": "lindley.plot",
     "read_table": "lindley.table.read",
-    "run": "lindley.experiment.runner",
+    "run": "lindley.adapters.python",
     "train": "lindley.system.train",
 }
 __all__ = [*_HOMES, "__version__"]

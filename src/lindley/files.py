@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import secrets
 import shutil
 import stat
+import sys
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PureWindowsPath
-from typing import IO
+from typing import IO, Any
 
 from lindley.errors import LindleyError
 
 __all__ = [
     "is_special",
+    "json_digest",
+    "lock",
     "refused_by_windows",
     "require_name",
     "sha256_of",
@@ -34,6 +39,10 @@ WINDOWS_PATH = 259
 """Letters of a path on Windows, unless the machine was told to allow more."""
 PATIENCE = 2.0
 """Seconds to wait for a program that looks into a new file, as virus scanners on Windows do."""
+BEYOND = 2**30
+"""The byte that is locked on Windows, where nobody else can read it: behind all text. The package filelock locks the first."""
+_TAKEN = PermissionError if ON_WINDOWS else BlockingIOError
+"""What the operating system raises where another has the lock."""
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[1-9¹²³]) *(\..*)?", re.IGNORECASE)
 _NO_LETTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 
@@ -100,10 +109,48 @@ def _rename(beside: Path, path: Path) -> None:
             time.sleep(0.05)
 
 
+def lock(file: IO[bytes], where: Path, care: str, patience: float = 0.0) -> bool:
+    """Lock a file, open to append, until it is closed; False if somebody else still has it after ``patience`` seconds.
+
+    The operating system keeps the lock and takes it from a process that ends, however it ends: a crash leaves none behind.
+    Some disks of a network have none: a warning says so of ``where``, with the ``care`` to take, and the file counts as locked.
+    """
+    until = time.monotonic() + patience
+    while True:
+        try:
+            _lock_at_once(file.fileno())
+            return True
+        except _TAKEN:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.02)
+        except OSError as error:
+            reason = error.strerror or error
+            warnings.warn(f"{where} is on a disk that has no locks ({reason}): take care that {care}", stacklevel=3)
+            return True
+
+
+def _lock_at_once(file: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(file, BEYOND, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_digest(content: Mapping[str, Any]) -> str:
+    """A digest of what JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def is_special(path: Path) -> bool:

@@ -16,10 +16,10 @@ import yaml
 from hypothesis import given, strategies as st
 
 from lindley.errors import LindleyError
-from lindley.experiment.folder import LOCK, held_folder, json_digest
+from lindley.experiment.folder import LOCK, held_folder
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
-from lindley.files import write_atomically
+from lindley.files import json_digest, write_atomically
 from lindley.shown import as_text_cell, from_text_cell, starts_formula
 from lindley.system.names import ModelName
 from lindley.system.system import load
@@ -285,7 +285,7 @@ def test_a_disk_without_locks_is_told_of(tmp_path: Path, monkeypatch: pytest.Mon
     def none(file: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("lindley.experiment.folder.lock_file", none)
+    monkeypatch.setattr("lindley.files._lock_at_once", none)
     with pytest.warns(UserWarning, match="has no locks"), held_folder(tmp_path):
         pass
 

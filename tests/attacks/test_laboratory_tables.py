@@ -24,9 +24,9 @@ import lindley as lindley_package
 from lindley.casework.laboratory import READING as CASE_FILE_READING
 from lindley.cli.options import CASE_READING, READING
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
 from lindley.settings import setting, speaking, spoken
 from lindley.table import Table, TableError, examine_table, read_table
+from lindley.table.config import DataConfig
 from lindley.table.table import with_unit
 from lindley.table.units import is_known_unit, is_unit, split_unit
 from tests.attacks.door import Answer, lindley

@@ -33,7 +33,7 @@ from lindley.casework.review import read_review, review_file, review_reports
 from lindley.cli.commands import app
 from lindley.errors import LindleyError
 from lindley.experiment.config import load_experiment
-from lindley.experiment.folder import json_digest
+from lindley.files import json_digest
 from lindley.pages import case_record
 from lindley.pages.case_page import render_case
 from lindley.pages.case_record import with_record

@@ -17,7 +17,7 @@ from lindley.casework import log as logs
 from lindley.casework.log import add_to_log, read_log, require_log
 from lindley.cli.commands import app
 from lindley.errors import LindleyError
-from lindley.experiment.folder import json_digest
+from lindley.files import json_digest, lock
 from tests.casework.test_batch import SYSTEM, folder  # noqa: F401 - a fixture
 
 
@@ -200,7 +200,7 @@ def test_a_log_that_somebody_holds_is_waited_for_and_then_told(five: Path, monke
     monkeypatch.setattr(logs, "PATIENCE", 0.05)
     before = five.read_bytes()
     with five.open("r+b") as file:
-        logs.lock_file(file.fileno())
+        assert lock(file, five, "")
         with pytest.raises(LindleyError, match="somebody else has been writing to the log"):
             add_to_log(five, [{"case": "B"}])
     assert five.read_bytes() == before

@@ -217,7 +217,7 @@ def test_line_ends_of_windows_are_no_change(tmp_path: Path) -> None:
 
 def renewed(report: Path, change: Callable[[dict], None], shown: Callable[[str], str] = lambda page: page) -> None:
     """A forgery with all digests made anew."""
-    from lindley.experiment.folder import json_digest
+    from lindley.files import json_digest
 
     text = report.read_text("utf-8")
     record = json.loads(text if report.suffix == ".json" else RECORD.search(text)[2])

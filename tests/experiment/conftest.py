@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
+from lindley.experiment.config import Experiment, TrainingConfig
 from lindley.experiment.runner import on_this_machine, run_experiment
 from lindley.experiment.work import Finished, Unit
+from lindley.table.config import DataConfig
 from lindley.table.splits import Protocol
 from lindley.table.table import Table
 

@@ -12,13 +12,14 @@ import yaml
 from hypothesis import assume, given, settings, strategies as st
 from pydantic import ValidationError
 
+from lindley.documents import Document
 from lindley.errors import LindleyError
-from lindley.experiment.config import BUILT_IN, DataConfig, Experiment, ModelConfig, json_schema, load_experiment
-from lindley.experiment.documents import Document
+from lindley.experiment.config import BUILT_IN, Experiment, ModelConfig, json_schema, load_experiment
 from lindley.experiment.folder import resolved
 from lindley.models.neural.parameters import ORTHONORMAL_KINDS
 from lindley.settings import speaking
 from lindley.system.kinds import CALIBRATIONS, INTEGRATIONS
+from lindley.table.config import DataConfig
 from lindley.table.splits import Protocol
 
 

@@ -12,11 +12,12 @@ import pytest
 from lindley.calibration import Chain
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
-from lindley.experiment.config import DataConfig, Experiment, TrainingConfig, load_experiment
+from lindley.experiment.config import Experiment, TrainingConfig, load_experiment
 from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import score
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Protocol, make_splits
 from lindley.table.table import Table

@@ -12,8 +12,9 @@ import pytest
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import json_digest, read_table_file
+from lindley.experiment.folder import read_table_file
 from lindley.experiment.saved import SavedRun
+from lindley.files import json_digest
 from lindley.llrs import LLRs
 from lindley.system.system import load
 from lindley.table.splits import make_split

@@ -13,14 +13,15 @@ import pytest
 from lindley.errors import LindleyError
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment import work
-from lindley.experiment.config import DataConfig, Experiment
-from lindley.experiment.folder import json_digest
+from lindley.experiment.config import Experiment
 from lindley.experiment.results import SizeResult
 from lindley.experiment.runner import on_this_machine, run_experiment
 from lindley.experiment.saved import SavedRun
 from lindley.experiment.work import Finished, Unit
+from lindley.files import json_digest
 from lindley.llrs import LLRs
 from lindley.system.provenance import run_seed, stream
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, draw_nested, make_splits
 from lindley.table.table import Table

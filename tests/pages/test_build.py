@@ -15,7 +15,7 @@ from lindley.calibration import Chain
 from lindley.evaluation.axes import analyse_axes
 from lindley.evaluation.curves import pav_curve
 from lindley.evaluation.metrics import cllr, cllr_min, eer
-from lindley.experiment.config import DataConfig, Experiment, TrainingConfig
+from lindley.experiment.config import Experiment, TrainingConfig
 from lindley.experiment.results import ModelResult, SizeResult
 from lindley.experiment.runner import run_experiment
 from lindley.experiment.saved import SavedRun
@@ -29,6 +29,7 @@ from lindley.pages.run_model import loadings, loss_figure
 from lindley.pages.run_sketch import sketch
 from lindley.system.names import ModelName
 from lindley.system.system import System
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Protocol, Split, make_splits
 from lindley.table.table import Table

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lindley.experiment.config import DataConfig
 from lindley.pages.run_words import kind, label, list_facts as facts_of
 from lindley.system.names import ModelName
+from lindley.table.config import DataConfig
 
 
 @pytest.mark.parametrize(

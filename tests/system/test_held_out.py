@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from lindley.evaluation.metrics import cllr
-from lindley.experiment.config import DataConfig, Experiment
+from lindley.experiment.config import Experiment
 from lindley.experiment.runner import run_experiment
 from lindley.llrs import LLRs
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import TwoLevel, score
 from lindley.system.fit import cross_fitted, deal_folds
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, make_splits
 from lindley.table.table import Table

@@ -13,7 +13,7 @@ import pytest
 import lindley
 from lindley.calibration import CALIBRATIONS
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig, Experiment, ModelConfig
+from lindley.experiment.config import Experiment, ModelConfig
 from lindley.experiment.work import make_units, unit_keys
 from lindley.models.classical import fit_classical
 from lindley.models.two_level import score
@@ -22,6 +22,7 @@ from lindley.system.kinds import KINDS
 from lindley.system.names import ModelName, known_names
 from lindley.system.system import System
 from lindley.system.train import Trained, fit_table, train
+from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
 from lindley.table.splits import Part, Protocol, Side, make_split
 from lindley.table.table import Table

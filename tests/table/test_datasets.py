@@ -270,7 +270,7 @@ def test_platformdirs_is_not_needed_while_files_are_where_the_variable_says(tmp_
     lines = ["speaker,rep,F1,gender,yob", *(f"s{n // 2},{n % 2},{500 + n * n % 41},F,1980" for n in range(20))]
     put(tmp_path, {"onze_vowels.csv": "\n".join(lines).encode()})
     code = (
-        "import sys; sys.modules['platformdirs'] = None; from lindley.experiment.config import DataConfig; "
+        "import sys; sys.modules['platformdirs'] = None; from lindley.table.config import DataConfig; "
         "print([len(DataConfig(data=name).load().sources) for name in ('onze-vowels', 'glass-simulated')])"
     )
     environment = {**os.environ, "LINDLEY_DATA": str(tmp_path)}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import lindley
-from lindley.experiment.config import DataConfig
 from lindley.experiment.folder import read_table_file, start_folder
 from lindley.table.check import summarise
+from lindley.table.config import DataConfig
 from lindley.table.findings import TableError
 from lindley.table.join import join_tables
 from lindley.table.read import column_parts, examine_table, read_table

@@ -1,1 +1,1 @@
-"""Other programs' interfaces: lindley inside the LiR toolkit."""
+"""Interfaces for Python: an experiment in one call, and lindley inside scikit-learn and the LiR toolkit."""

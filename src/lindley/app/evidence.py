@@ -22,11 +22,11 @@ from lindley.casework.laboratory import READING, read_notes
 from lindley.casework.log import Log, read_log
 from lindley.casework.review import OnePerson, read_review, review_reports
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
 from lindley.files import sha256_of, write_atomically
 from lindley.settings import speaking
 from lindley.shown import read_json, visible
 from lindley.system.header import read_header, read_system, table_of
+from lindley.table.config import DataConfig
 from lindley.table.findings import Finding, TableError
 from lindley.table.read import column_parts, file_rows
 from lindley.table.table import Table

@@ -15,11 +15,11 @@ from typing import Any
 from lindley.app.look import settled
 from lindley.casework.laboratory import load_criteria
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
 from lindley.settings import speaking
 from lindley.shown import visible
 from lindley.system.header import may_say_nothing, read_header, read_system, table_of
 from lindley.system.names import ModelName
+from lindley.table.config import DataConfig
 
 __all__ = ["criteria", "doubt", "headers", "plan_training", "plan_validation"]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig, load_experiment
-from lindley.experiment.profile import profile_beside, profile_text
+from lindley.experiment.config import load_experiment
 from lindley.files import write_atomically
 from lindley.shown import visible
 from lindley.table.cells import is_blank
 from lindley.table.check import summarise, summary_rows
 from lindley.table.columns import Purpose
+from lindley.table.config import DataConfig, profile_beside, profile_text
 from lindley.table.findings import Finding, TableError
 from lindley.table.header import Row, find_header
 from lindley.table.read import column_parts, file_rows

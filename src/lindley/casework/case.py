@@ -23,8 +23,7 @@ from lindley.casework.applicability import (
 from lindley.casework.explanation import Explanation, explain
 from lindley.casework.laboratory import Logo, Scale, Verbal, load_logo, load_scale, read_notes
 from lindley.errors import LindleyError
-from lindley.experiment.folder import json_digest
-from lindley.files import write_atomically
+from lindley.files import json_digest, write_atomically
 from lindley.llrs import Floats
 from lindley.settings import spoken
 from lindley.shown import json_text, visible

@@ -18,13 +18,13 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from lindley.documents import Document, Place, Section
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
-from lindley.experiment.documents import Document, Place
 from lindley.settings import setting
 from lindley.shown import file_name
+from lindley.table.config import DataConfig
 
 __all__ = [
     "BUILT_IN_SCALES",
@@ -49,18 +49,14 @@ BUILT_IN_SCALES = ("nfi", "enfsi")
 LANGUAGES = ("en", "nl")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Step(_Strict):
+class Step(Section):
     """The words for LRs from ``above`` up to the next step."""
 
     above: float = Field(ge=1, allow_inf_nan=False, description="the smallest LR of this step")
     words: dict[str, str] = Field(description="by language")
 
 
-class Scale(_Strict):
+class Scale(Section):
     """Steps from LR = 1 up. An LR below 1 is described by its inverse, with the propositions exchanged."""
 
     name: str
@@ -170,7 +166,7 @@ _CONJUNCTIONS = ("if", "that", "whether", "when", "als", "dat", "indien", "of", 
 _PLACES = ("trace", "ref")
 
 
-class CaseNotes(_Strict):
+class CaseNotes(Section):
     """What the laboratory says of a case, by the names of the options of ``lindley case``."""
 
     case: str | None = None
@@ -361,7 +357,7 @@ def read_options(path: str | Path | None, given: Mapping[str, Any]) -> dict[str,
     return {**told, **given}
 
 
-class Criterion(_Strict):
+class Criterion(Section):
     """A limit on one figure: the estimate, or the whole of its interval, must keep to it."""
 
     at_most: float | None = Field(default=None, allow_inf_nan=False)
@@ -389,24 +385,26 @@ class Criterion(_Strict):
         return f"{sign} {text}".replace("-", "−") + (", whole interval" if self.by == "interval" else "")
 
 
-class Criteria(_Strict):
+class Criteria(Section):
     """All criteria of a validation, by performance characteristic and figure; none unless given."""
 
     judged: Literal["bounded", "raw"] = "bounded"
     # how close the LRs come to what they should be
-    accuracy: dict[Literal["cllr"], Criterion] = {}
+    accuracy: dict[Literal["cllr"], Criterion] = Field(default={})
     # how well they tell same-source from different-source pairs, whatever their calibration
-    discriminating_power: dict[Literal["cllr_min", "eer"], Criterion] = {}
+    discriminating_power: dict[Literal["cllr_min", "eer"], Criterion] = Field(default={})
     # whether an LR means what it says
-    calibration: dict[Literal["cllr_cal", "devpav"], Criterion] = {}
+    calibration: dict[Literal["cllr_cal", "devpav"], Criterion] = Field(default={})
     # what odd sources and missing measurements do
-    robustness: dict[Literal["outliers", "missing_replicates"], Criterion] = {}
+    robustness: dict[Literal["outliers", "missing_replicates"], Criterion] = Field(default={})
     # whether more measurements give better LRs
-    coherence: dict[Literal["gain", "largest_rise"], Criterion] = {}
+    coherence: dict[Literal["gain", "largest_rise"], Criterion] = Field(default={})
     # whether it does on new data what it did when it was trained
-    generalisation: dict[Literal["validation", "other_cllr", "other_change"], Criterion] = {}
+    generalisation: dict[Literal["validation", "other_cllr", "other_change"], Criterion] = Field(default={})
     # how often, and how far, an LR points the wrong way
-    misleading_evidence: dict[Literal["same", "different", "misleading_beyond_bounds", "beyond_bounds"], Criterion] = {}
+    misleading_evidence: dict[Literal["same", "different", "misleading_beyond_bounds", "beyond_bounds"], Criterion] = (
+        Field(default={})
+    )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
-from lindley.experiment.folder import json_digest, lock_file
-from lindley.files import require_name, sha256_of
+from lindley.files import json_digest, lock, require_name, sha256_of
 from lindley.shown import read_json
 from lindley.version import __version__
 
@@ -112,8 +109,9 @@ def add_to_log(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
         LindleyError: if the last entry is damaged, or the log cannot be written to; then nothing is added.
     """
     try:
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), "r+b") as file:
-            _wait_for(file.fileno(), path)
+        with path.open("a+b") as file:
+            if not lock(file, path, "nobody else adds to it now", PATIENCE):
+                raise LindleyError(f"somebody else has been writing to the log {path} for {PATIENCE:.0f} seconds")
             log = _checked(_last_line(file), alone=True)
             _refuse_damaged(path, log)
             lines, previous = [], log.last
@@ -121,7 +119,6 @@ def add_to_log(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
                 whole = {"number": number, **entry, "previous": previous}
                 previous = json_digest(whole)
                 lines.append(json.dumps({**whole, "sha256": previous}, allow_nan=False) + "\n")
-            file.seek(0, os.SEEK_END)
             file.write("".join(lines).encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
@@ -138,27 +135,6 @@ def _refuse_damaged(path: Path, log: Log) -> None:
             f"the log {path} is damaged, and nothing is added to it: {log.problems[0]}. Keep it as it is, find out what "
             "happened ('lindley log' tells all), and name another file with --log to go on in."
         )
-
-
-def _wait_for(file: int, path: Path) -> None:
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            lock_file(file)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                raise LindleyError(
-                    f"somebody else has been writing to the log {path} for {PATIENCE:.0f} seconds"
-                ) from error
-            time.sleep(0.02)
-        except OSError as error:  # some disks of a network have no locks
-            reason = error.strerror or error
-            warnings.warn(
-                f"{path} is on a disk that has no locks ({reason}): take care that nobody else adds to it now",
-                stacklevel=3,
-            )
-            return
 
 
 def _last_line(file: IO[bytes]) -> bytes:

@@ -17,8 +17,7 @@ from typing import Any
 
 from lindley.casework.log import Log, add_to_log, read_log
 from lindley.errors import LindleyError
-from lindley.experiment.folder import json_digest
-from lindley.files import sha256_of, write_atomically
+from lindley.files import json_digest, sha256_of, write_atomically
 from lindley.settings import setting
 from lindley.shown import json_text, read_json, visible
 from lindley.table.lookalikes import plain_letters

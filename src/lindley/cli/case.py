@@ -30,7 +30,7 @@ from lindley.shown import file_name
 
 if TYPE_CHECKING:
     from lindley.casework.case import Batch, Case, Evidence
-    from lindley.experiment.config import DataConfig
+    from lindley.table.config import DataConfig
     from lindley.table.table import Table
 
 __all__ = ["case"]

@@ -149,8 +149,8 @@ def _validate(
     if criteria is not None:
         load_criteria(criteria)  # tells what is wrong with them before anything is computed
 
-    from lindley.experiment.config import DataConfig
     from lindley.system.header import read_system, table_of
+    from lindley.table.config import DataConfig
     from lindley.table.datasets import dataset_names
 
     described = [DataConfig(data=table, **reading).with_profile(EVALUATE_READING)]
@@ -198,10 +198,10 @@ def _compare(
 
     from lindley.casework.comparison import compare_systems  # brings torch
     from lindley.casework.performance import Settings
-    from lindley.experiment.config import DataConfig
     from lindley.experiment.folder import held_folder
     from lindley.pages.comparison_page import comparison_json, conclusions, sections, write_comparison
     from lindley.system.system import load
+    from lindley.table.config import DataConfig
 
     loaded = [load(each, signed_by=require_signature) for each in systems]
     described = DataConfig(data=table, **reading).with_profile(EVALUATE_READING)

@@ -20,7 +20,7 @@ from lindley.settings import option_list, option_value
 from lindley.shown import file_name
 
 if TYPE_CHECKING:
-    from lindley.experiment.config import DataConfig
+    from lindley.table.config import DataConfig
     from lindley.table.findings import Finding
     from lindley.table.table import Table
 
@@ -218,7 +218,7 @@ def data_options(given: Mapping[str, Any]) -> dict[str, Any]:
 def described_sides(paths: Iterable[Path], reading: Mapping[str, Any]) -> list[DataConfig]:
     """The tables of a case with the options that were given, and each with what is kept in its own folder."""
     from lindley.casework.laboratory import READING as OF_A_CASE
-    from lindley.experiment.config import DataConfig
+    from lindley.table.config import DataConfig
 
     return [DataConfig(data=no_data_set(path), **reading).with_profile(OF_A_CASE) for path in paths]
 
@@ -233,7 +233,7 @@ def described_tables(tables: Sequence[str], reading: Mapping[str, Any], used: Co
 
     What is written down of a system says once how its tables were read.
     """
-    from lindley.experiment.config import DataConfig
+    from lindley.table.config import DataConfig
     from lindley.table.datasets import dataset_names
 
     several = len(tables) > 1

@@ -69,8 +69,7 @@ def check(
 
 def _profile(tables: list[str], reading: dict[str, Any]) -> tuple[Path, str]:
     """The profile of the options that were given: where it is to be written, and what it holds."""
-    from lindley.experiment.config import DataConfig
-    from lindley.experiment.profile import profile_beside, profile_text
+    from lindley.table.config import DataConfig, profile_beside, profile_text
 
     if len(tables) > 1:
         raise LindleyError("--keep-profile keeps the options of one table: check one at a time.")

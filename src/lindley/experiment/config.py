@@ -3,45 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    GetJsonSchemaHandler,
-    PrivateAttr,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
+from lindley.documents import Document, Place, Section, ShortForm
 from lindley.errors import LindleyError
-from lindley.experiment.documents import Document, Place
-from lindley.experiment.profile import PROFILE, profile_beside, read_keys, said
 from lindley.settings import setting
 from lindley.shown import file_name
 from lindley.system.kinds import KINDS, MOST
 from lindley.system.names import FILES, ModelName
-from lindley.table.columns import BelowLimit, Decimal, Purpose
-from lindley.table.findings import Finding, TableError
-from lindley.table.read import read_table
+from lindley.table.config import DataConfig
 from lindley.table.splits import Protocol
-from lindley.table.table import Table
-from lindley.table.workbook import Hidden
 
 __all__ = [
     "BUILT_IN",
-    "DataConfig",
     "Experiment",
     "ModelConfig",
     "OutputConfig",
@@ -55,135 +42,7 @@ LONGEST_NAME = 100
 """Letters in the name of an experiment: Windows allows no path of more than 260."""
 
 
-class _Section(BaseModel):
-    """A part of an experiment: its fields and no others, and not to be changed once it is made."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _ShortForm(_Section):
-    """A section with one field that matters most: ``NAME`` is short for ``{that field: NAME}``, read and written."""
-
-    @classmethod
-    def _first(cls) -> str:
-        return next(iter(cls.model_fields))
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, value: Any) -> Any:
-        return {cls._first(): value} if isinstance(value, str) else value
-
-    @model_serializer(mode="wrap")
-    def _to_name(self, handler: SerializerFunctionWrapHandler) -> Any:
-        given = {name: value for name, value in handler(self).items() if name in self.model_fields_set}
-        return given[self._first()] if set(given) == {self._first()} else given
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        inside = handler.resolve_ref_schema(handler(schema))
-        short = {"type": "string", "description": f"short for {{{cls._first()}: …}}"}
-        return {"anyOf": [short, inside]}
-
-
-class DataConfig(_ShortForm):
-    """A named data set, or a file and how to read it."""
-
-    data: str = Field(description="a named data set (see 'lindley data list'), or the path of a CSV or .xlsx file")
-    source_column: str | None = Field(default=None, description="the column that names the source; default 'source'")
-    group_column: str | None = Field(default=None, description="sources of one group are never split apart")
-    session_column: str | None = Field(
-        default=None, description="what some measurements of a source share: the fragment, day or instrument"
-    )
-    instance_column: str | None = Field(
-        default=None, description="the column that numbers the measurements of a source"
-    )
-    include_columns: tuple[str, ...] = Field(default=(), description="use these columns as features, and no others")
-    ignore_columns: tuple[str, ...] = Field(default=(), description="leave these columns out")
-    transform: Literal["none", "log10", "ln"] = Field(default="none", description="take the logarithm of every feature")
-    reference_column: str | None = Field(
-        default=None, description="divide every feature by this column before the logarithm"
-    )
-    header_row: int | None = Field(
-        default=None,
-        strict=True,
-        ge=1,
-        le=2**20,
-        description="the row of the header, as Excel counts; default the first, or the one below a title",
-    )
-    sheet: str | None = Field(default=None, description="the sheet of an .xlsx file; default the first that is seen")
-    hidden: Hidden | None = Field(
-        default=None, description="include hidden rows and columns of an .xlsx file, or ignore them; default: an error"
-    )
-    decimal: Decimal | None = Field(
-        default=None, description="the decimal mark, where numbers such as 1,934 could be 1.934 or 1934"
-    )
-    below_limit: BelowLimit | None = Field(
-        default=None,
-        description="read values below the detection limit, such as <0.02, as half of it, as the limit, or over √2 (sqrt2)",
-    )
-    allow_duplicates: bool = Field(default=False, description="accept identical rows of one source, with a warning")
-    units: str | None = Field(
-        default=None,
-        description="units of the features: 'ppm' for all, or 'K39=ppm,Fe57=%'; a header 'K39 [ppm]' tells it too",
-    )
-    no_profile: bool = Field(
-        default=False, description=f"take nothing from {PROFILE}, the options that are kept beside the table"
-    )
-    _noted: tuple[Finding, ...] = PrivateAttr(default=())
-
-    @classmethod
-    def options(cls) -> tuple[str, ...]:
-        """The fields that describe a table."""
-        return tuple(name for name in cls.model_fields if name not in ("data", "no_profile"))
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The options that were given, and not left to their defaults."""
-        return {
-            name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set - {"data"}
-        }
-
-    @property
-    def noted(self) -> tuple[Finding, ...]:
-        """What was taken from a profile."""
-        return self._noted
-
-    def with_profile(self, used: Collection[str] = ()) -> Self:
-        """With what the profile beside the table says and nobody gave; a finding of the table will tell of it.
-
-        A command that has some of the options only names those that are ``used``: it leaves the others alone.
-        """
-        place = None if self.no_profile else profile_beside(self.data)
-        document = None if place is None else read_keys(place, self.options())
-        if document is None:
-            return self
-        content = {**document.content, "data": self.data}
-        told = document.validate(type(self), f"{place} does not read", {}, content=content).given
-        taken = {name: told[name] for name in told if name in (used or told) and name not in self.given}
-        others = {name: told[name] for name in told if name not in taken}
-        message = (
-            f"{PROFILE} in its folder was used: {said(taken)}" if taken else f"{PROFILE} in its folder says nothing new"
-        )
-        if others:
-            message += f". Not used of it, as the command or the system settles that: {said(others)}"
-        config = type(self)(data=self.data, **{**taken, **self.given, "no_profile": True})
-        config._noted = (Finding("note", "profile", message, file=file_name(self.data)),)
-        return config
-
-    def load(self, purpose: Purpose = "split", **further: Any) -> Table:
-        """Read the table with `read_table`, which takes ``further`` settings; every problem with it is a `LindleyError`."""
-        try:
-            table = read_table(self.data, **{**self._settings(), "purpose": purpose, **further})
-        except TableError as error:
-            raise TableError((*error.findings, *self._noted)) from error
-        return replace(table, findings=(*table.findings, *self._noted))
-
-    def _settings(self) -> dict[str, Any]:
-        """By the names that `read_table` has for them."""
-        return {name.removesuffix("_columns").removesuffix("_column"): getattr(self, name) for name in self.options()}
-
-
-class TrainingConfig(_Section):
+class TrainingConfig(Section):
     """How the neural models are trained; the classical ones have no use for it. The defaults are the paper's."""
 
     epochs: int = Field(default=2000, ge=1, le=MOST, description="passes over the training pairs or sources")
@@ -200,7 +59,7 @@ class TrainingConfig(_Section):
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the neural models are trained")
 
 
-class ModelConfig(_ShortForm):
+class ModelConfig(ShortForm):
     """A model by its name; or by its name and what is different about it."""
 
     model: str = Field(
@@ -261,14 +120,14 @@ class ModelConfig(_ShortForm):
         return self
 
 
-class OutputConfig(_Section):
+class OutputConfig(Section):
     """Where the results go, and what is drawn."""
 
     folder: str | None = Field(default=None, description="for results and report; default results/EXPERIMENT-DATA")
     report: bool = Field(default=True, description="write report.html and the figures for papers")
 
 
-class Experiment(_Section):
+class Experiment(Section):
     """Everything that decides the numbers of a run."""
 
     name: str = Field(description="part of the name of the folder of results; default the name of the file")

@@ -22,10 +22,8 @@ import json
 import os
 import platform
 import re
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
@@ -38,7 +36,7 @@ import yaml
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.files import write_atomically
+from lindley.files import ON_WINDOWS, json_digest, lock, write_atomically
 from lindley.settings import setting
 from lindley.shown import read_json
 from lindley.table.datasets import dataset_names
@@ -53,8 +51,6 @@ __all__ = [
     "first_folder",
     "group_in",
     "held_folder",
-    "json_digest",
-    "lock_file",
     "read_arrays",
     "read_table_file",
     "read_unit",
@@ -69,8 +65,6 @@ __all__ = [
 
 EXPERIMENT, DATA, RESULTS, LOCK = "experiment.yaml", "data.npz", "results.json", ".lock"
 Notice = Callable[[str], None]
-BEYOND = 2**30
-"""The place of the byte that is locked on Windows: behind all that is written."""
 LONGEST = 100
 """Letters in the name of a folder that we make up."""
 LONGEST_TOLD = 400
@@ -113,30 +107,20 @@ def writable_folder(folder: Path) -> Iterator[None]:
 def held_folder(folder: Path) -> Iterator[None]:
     """A `writable_folder` that nobody else works in meanwhile.
 
-    The operating system keeps the lock and takes it from a process that ends, however it ends: a crash leaves none behind.
-
     Raises:
         LindleyError: before the body runs, with who is at work there.
     """
     with writable_folder(folder), ExitStack() as stack:
         path = folder / LOCK
         while True:
-            file = stack.enter_context(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b"))
-            try:
-                lock_file(file.fileno())
-            except BlockingIOError as error:
+            file = stack.enter_context(path.open("a+b"))
+            if not lock(file, folder, "no other run is at work there"):
                 raise LindleyError(
                     f"Somebody is at work in the folder {folder}: {_holder(path)}. Wait until that is done, or name another "
                     f"folder with {setting('folder')}."
-                ) from error
-            except OSError as error:  # some disks of a network have no locks
-                reason = error.strerror or error
-                warnings.warn(
-                    f"{folder} is on a disk that has no locks ({reason}): take care that no other run is at work there",
-                    stacklevel=2,
                 )
             with suppress(OSError):
-                if os.name == "nt" or os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:
+                if ON_WINDOWS or os.path.samefile(path, file.fileno()):
                     break  # else the last holder has taken the file away since
         now = datetime.now().astimezone().isoformat(" ", "minutes")
         file.truncate(0)
@@ -145,28 +129,10 @@ def held_folder(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if os.name == "nt":
+            if ON_WINDOWS:
                 file.close()  # no file is taken away that is open
             with suppress(OSError):
                 path.unlink()
-
-
-def lock_file(file: int) -> None:
-    """Lock an open file for this process; BlockingIOError if another has it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(file, BEYOND, os.SEEK_SET)  # a locked byte cannot be read, and others read who holds the lock
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        except PermissionError as error:
-            raise BlockingIOError(*error.args) from error
-        finally:
-            os.lseek(file, 0, os.SEEK_SET)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _holder(path: Path) -> str:
@@ -361,11 +327,6 @@ def read_unit_file(folder: Path, unit_id: str) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LindleyError(f"{path} is damaged ({type(error).__name__}: {error})") from error
     return content  # type: ignore[no-any-return]
-
-
-def json_digest(content: Mapping[str, Any]) -> str:
-    """A digest of what JSON can hold."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_unit(folder: Path, unit_id: str, key: str, notice: Notice) -> dict[str, Any] | None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import RESULTS, json_digest, writable_folder
+from lindley.experiment.folder import RESULTS, writable_folder
 from lindley.experiment.work import ORACLE, Unit, code_digest
-from lindley.files import write_atomically
+from lindley.files import json_digest, write_atomically
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
 from lindley.table.splits import Size, mate_share, session_pairs

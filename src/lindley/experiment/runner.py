@@ -15,7 +15,7 @@ import socket
 import time
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -28,20 +28,19 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from lindley.errors import LindleyError
-from lindley.experiment.config import Experiment, load_experiment
-from lindley.experiment.folder import drop_results, group_in, held_folder, read_unit, start_folder, write_unit
+from lindley.experiment.config import Experiment
+from lindley.experiment.folder import drop_results, group_in, read_unit, start_folder, write_unit
 from lindley.experiment.results import ModelResult, Results
 from lindley.experiment.work import ORACLE, Finished, Unit, code_digest, do_unit, make_units, unit_keys, with_groups
 from lindley.models.blocks import one_thread
 from lindley.models.fitting import require_device
 from lindley.system.names import ModelName
 from lindley.system.provenance import versions
-from lindley.table.read import read_table
 from lindley.table.splits import make_split
 from lindley.table.table import Table
 from lindley.workers import MOST_WORKERS, Workers, with_warnings
 
-__all__ = ["Executor", "on_cluster", "on_this_machine", "run", "run_experiment", "workers_at"]
+__all__ = ["Executor", "on_cluster", "on_this_machine", "run_experiment", "workers_at"]
 
 Progress = Callable[[str, str, float], None]
 """Called with what is being done, a detail of it, and the share of the experiment that is done, 0 to 1."""
@@ -114,58 +113,6 @@ def _do_here(
     torch.set_num_threads(1)
     report("", 0.0)
     return do_unit(experiment, table, unit, report, threads=threads if unit.is_trained else 1)
-
-
-def run(
-    experiment: str | Experiment = "demo",
-    data: Any = None,
-    *,
-    models: Sequence[str | Mapping[str, Any]] | None = None,
-    splits: int | None = None,
-    seed: int | None = None,
-    epochs: int | None = None,
-    folder: str | Path | None = None,
-    progress: Progress = lambda doing, detail, done: None,
-) -> Results:
-    """Compare models on many splits of a table, as ``lindley run`` does.
-
-    Args:
-        experiment: a built-in one (demo, paper, paper-literal), the path of a YAML file, or an `Experiment`.
-        data: a `lindley.Table`, or whatever `lindley.read_table` takes; default the experiment's own.
-        models: names, or names with options as in an experiment file; default the experiment's own.
-        splits: how many random splits of the sources.
-        seed: that all splits come from.
-        epochs: of the networks.
-        folder: for results, systems and report; a run that was broken off there goes on. Without, nothing is written.
-        progress: told what is done.
-
-    >>> lindley.run("demo", table, models=["robust", "tlm+logistic"], splits=21)  # doctest: +SKIP
-    <Results on glass: 2 models on 21 splits; lowest test Cllr 0.0224 ± 0.0045 (robust)>
-    """
-    table = None if data is None else data if isinstance(data, Table) else read_table(data)
-    if isinstance(experiment, str):
-        given = {"splits": splits, "seed": seed}
-        overrides: dict[str, dict[str, Any]] = {
-            "data": {} if table is None else {"data": table.name},
-            "protocol": {key: value for key, value in given.items() if value is not None},
-            "training": {} if epochs is None else {"epochs": epochs},
-            "experiment": {} if models is None else {"models": list(models)},
-        }
-        experiment = load_experiment(experiment, overrides)
-    elif any(each is not None for each in (models, splits, seed, epochs)):
-        raise LindleyError("an Experiment says its models, splits, seed and epochs itself: leave them out")
-    table = experiment.data.load() if table is None else table
-    where = None if folder is None else Path(folder)
-    if where is None:
-        return run_experiment(experiment, table, progress=progress)
-    with held_folder(where):
-        results = run_experiment(experiment, table, where, progress=progress)
-        results.write(where)
-        if experiment.output.report:
-            from lindley.pages.run_page import write_run_report
-
-            write_run_report(where)
-    return results
 
 
 def run_experiment(

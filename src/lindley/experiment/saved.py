@@ -13,17 +13,10 @@ from numpy.typing import NDArray
 
 from lindley.errors import LindleyError
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import (
-    RESULTS,
-    json_digest,
-    read_arrays,
-    read_table_file,
-    read_unit_file,
-    read_whole,
-    require_results,
-)
+from lindley.experiment.folder import RESULTS, read_arrays, read_table_file, read_unit_file, read_whole, require_results
 from lindley.experiment.results import SCHEMA, ModelResult, Results, SizeResult
 from lindley.experiment.work import Unit, make_units, model_file
+from lindley.files import json_digest
 from lindley.llrs import Floats, LLRs
 from lindley.models.fitting import History
 from lindley.shown import read_json

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from lindley.evaluation.metrics import cllr, cllr_min
 from lindley.experiment.config import Experiment
-from lindley.experiment.folder import json_digest
+from lindley.files import json_digest
 from lindley.llrs import Floats, LLRs
 from lindley.models.blocks import one_thread
 from lindley.models.fitting import Progress, require_device, silent

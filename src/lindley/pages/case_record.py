@@ -33,8 +33,7 @@ from lindley.casework.case import FORMAT, Case, Evidence, Language, Notes, Refus
 from lindley.casework.explanation import Explanation
 from lindley.casework.laboratory import BUILT_IN_SCALES, Logo, Scale, load_scale
 from lindley.errors import LindleyError
-from lindley.experiment.folder import json_digest
-from lindley.files import sha256_of
+from lindley.files import json_digest, sha256_of
 from lindley.limits import limit, limit_text
 from lindley.pages.pdf import attached_page, page_as_pdf
 from lindley.shown import read_json, visible

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lindley.experiment.config import DataConfig
 from lindley.pages.numerals import number, percent, times
 from lindley.pages.run_figures import CalibrationPanel, Report, SummaryFigure, SummaryRow
 from lindley.system.kinds import CALIBRATIONS, GAUSSIANISERS, INTEGRATIONS
 from lindley.system.names import ModelName
+from lindley.table.config import DataConfig
 
 __all__ = [
     "AXIS_KINDS",

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from lindley.documents import Section
 
 __all__ = [
     "CALIBRATIONS",
@@ -50,10 +52,8 @@ Family = Literal["single", "double", "robust", "benchmark"]
 """How reports mark a kind: by the projection of a network, as robust, or as a benchmark."""
 
 
-class Options(BaseModel):
+class Options(Section):
     """What can be said about a model beside its name. A kind with options has a class of its own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     def given(self) -> tuple[tuple[str, Any], ...]:
         """The options that were given, by name."""

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 
 from lindley.adapters.lir.data import told_in_yaml
 from lindley.errors import LindleyError
-from lindley.experiment.config import DataConfig
 from lindley.llrs import Floats
 from lindley.settings import speaking
 from lindley.table.columns import Purpose
+from lindley.table.config import DataConfig
 from lindley.table.datasets import dataset_names
 from lindley.table.table import Table as Measurements
 

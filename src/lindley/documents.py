@@ -11,12 +11,21 @@ from importlib.resources.abc import Traversable
 from typing import Any, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from lindley.errors import LindleyError
 from lindley.limits import limit, limit_text
 
-__all__ = ["Document", "Place"]
+__all__ = ["Document", "Place", "Section", "ShortForm"]
 
 Model = TypeVar("Model", bound=BaseModel)
 Place = tuple[str | int, ...]
@@ -138,6 +147,36 @@ class Document:
             if found_in_all > MOST_PROBLEMS:
                 problems.append(f"  and {found_in_all - MOST_PROBLEMS:,} problems more")
             raise LindleyError(f"{what}:\n" + "\n".join(problems)) from error
+
+
+class Section(BaseModel):
+    """A part of a document: its fields and no others, and not to be changed once it is made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ShortForm(Section):
+    """A section with one field that matters most: ``NAME`` is short for ``{that field: NAME}``, read and written."""
+
+    @classmethod
+    def _first(cls) -> str:
+        return next(iter(cls.model_fields))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {cls._first(): value} if isinstance(value, str) else value
+
+    @model_serializer(mode="wrap")
+    def _to_name(self, handler: SerializerFunctionWrapHandler) -> Any:
+        given = {name: value for name, value in handler(self).items() if name in self.model_fields_set}
+        return given[self._first()] if set(given) == {self._first()} else given
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        inside = handler.resolve_ref_schema(handler(schema))
+        short = {"type": "string", "description": f"short for {{{cls._first()}: …}}"}
+        return {"anyOf": [short, inside]}
 
 
 def _require_size(name: str, characters: int, how: str = "") -> None:
