@@ -115,7 +115,7 @@ from lindley.workers import Workers
 
 print("begins")
 def job(number, notify):
-    sys.stdout.write("is no result\n")  # at once: print writes the end of a line by itself
+    sys.stdout.write("is no result\\n")  # at once: print writes the end of a line by itself
     notify(number)
     while sys.argv[1] == "wait":
         time.sleep(0.05)
