@@ -452,4 +452,10 @@ def _read(name_or_path: str) -> Document:
         )
     if not isinstance(document.content, dict):
         raise LindleyError(f"{name_or_path} must hold the keys data and models, such as data: glass.csv")
+    if "experiments" in document.content and "models" not in document.content:
+        raise LindleyError(
+            f"{name_or_path}: {document.line(('experiments',))}the key experiments makes it a file of LiR's. Run it with "
+            f"'lir {name_or_path}', where LiR is installed: pip install 'lindley[lir]', with Python 3.12 or newer. A file for "
+            "'lindley run' holds the keys data and models."
+        )
     return document
