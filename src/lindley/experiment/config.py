@@ -348,8 +348,10 @@ class Experiment(_Section):
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file."""
     schema = Experiment.model_json_schema()
+    protocol = schema["$defs"]["Protocol"]
+    protocol["additionalProperties"] = False  # which pydantic does not say of a dataclass before 2.13
     for name, about in _PROTOCOL.items():
-        schema["$defs"]["Protocol"]["properties"][name] |= about
+        protocol["properties"][name] |= about
     every = (kind.options.model_json_schema().get("properties", {}) for kind in KINDS.values())
     schema["$defs"]["Options"] = {
         "type": "object",
