@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from functools import cached_property
 from importlib.resources import files
+from inspect import getdoc
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -349,7 +350,7 @@ def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file."""
     schema = Experiment.model_json_schema()
     protocol = schema["$defs"]["Protocol"]
-    protocol["additionalProperties"] = False  # which pydantic does not say of a dataclass before 2.13
+    protocol |= {"description": getdoc(Protocol), "additionalProperties": False}  # as pydantic says itself since 2.14
     for name, about in _PROTOCOL.items():
         protocol["properties"][name] |= about
     every = (kind.options.model_json_schema().get("properties", {}) for kind in KINDS.values())
