@@ -30,7 +30,9 @@ import yaml
 from lindley.casework.laboratory import load_criteria, read_notes
 from lindley.cli import commands as cli
 from lindley.experiment.config import load_experiment
+from lindley.experiment.results import SCHEMA
 from lindley.pages.pdf import find_browser
+from lindley.system.header import FORMAT, OLDEST
 from lindley.table import simulated
 from lindley.table.config import DataConfig
 from lindley.table.simulated import glass_population, simulate_table
@@ -306,6 +308,12 @@ def test_reference_pages_say_what_the_program_says(capsys: pytest.CaptureFixture
     for entry in ("group_column", "trace_instances", "learning_rate", "orthonormal", "calibration", "folder"):
         assert f"| `{entry}` |" in entries
     assert "[Experiments](../experiments.md)" in entries
+
+
+def test_the_page_on_stability_names_what_is_read() -> None:
+    page = (DOCS / "stability.md").read_text("utf-8")
+    assert f"layouts {OLDEST} to {FORMAT.rpartition('/')[2]}:" in page
+    assert f"`results.json` of schema {SCHEMA}," in page
 
 
 def test_equations_become_mathml() -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+import yaml
 from bundle.collect import read_pins
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -33,6 +34,13 @@ def test_pins_hold_on_the_lowest_python_that_is_promised() -> None:
             wanted[name] = found.metadata.get("Requires-Python", "")
     assert len(wanted) > 50
     assert [name for name, pythons in wanted.items() if f"{lowest}.0" not in SpecifierSet(pythons)] == []
+
+
+def test_linters_are_of_one_version_everywhere() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
+    used = {hook["repo"].rpartition("/")[2]: hook.get("rev", "").removeprefix("v") for hook in hooks}
+    assert used["ruff-pre-commit"] == read_pins(ROOT / "constraints.txt")["ruff"]
+    assert f"vulture=={used['vulture']}\n" in (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

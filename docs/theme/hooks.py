@@ -22,8 +22,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages, and the examples that pages link to."""
     for path, make in GENERATED.items():
         files.append(File.generated(config, path, content=make()))
-    for example in sorted((ROOT / "examples").glob("*.yaml")):
-        files.append(File.generated(config, f"examples/{example.name}", content=example.read_text("utf-8")))
+    for example in sorted((ROOT / "examples").rglob("*.yaml")):
+        place = example.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, place, content=example.read_text("utf-8")))
     return files
 
 

@@ -531,7 +531,7 @@ EXAMPLES = {
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in (ROOT / "examples").glob("*.yaml")} == set(EXAMPLES)
+    assert {path.stem for path in (ROOT / "examples" / "lir").glob("*.yaml")} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -541,7 +541,7 @@ def test_examples_run_through_lir(example: str, data_folder: Path, tmp_path: Pat
 
         train(load_dataset("nfi-glass"), replicates=0).save(tmp_path / "glass.safetensors")
     _run(
-        [sys.executable, "-m", "lir", str(ROOT / "examples" / f"{example}.yaml")],
+        [sys.executable, "-m", "lir", str(ROOT / "examples" / "lir" / f"{example}.yaml")],
         tmp_path,
         LINDLEY_DATA=str(data_folder),
     )

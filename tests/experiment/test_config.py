@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -16,7 +16,7 @@ from lindley.documents import Document
 from lindley.errors import LindleyError
 from lindley.experiment.config import BUILT_IN, Experiment, ModelConfig, json_schema, load_experiment
 from lindley.experiment.folder import resolved
-from lindley.models.neural.parameters import ORTHONORMAL_KINDS
+from lindley.models.neural.parameters import OrthonormalKind
 from lindley.settings import speaking
 from lindley.system.kinds import CALIBRATIONS, INTEGRATIONS
 from lindley.table.config import DataConfig
@@ -464,7 +464,7 @@ class TestSchema:
         model, options = objects["ModelConfig"]["properties"], objects["Options"]["properties"]
         assert model["calibration"]["items"]["enum"] == list(CALIBRATIONS)
         assert model["integration"]["anyOf"][0]["enum"] == list(INTEGRATIONS)
-        assert options["orthonormal"]["anyOf"][0]["enum"] == list(ORTHONORMAL_KINDS)
+        assert options["orthonormal"]["anyOf"][0]["enum"] == list(get_args(OrthonormalKind))
         assert objects["Experiment"]["properties"]["models"]["minItems"] == 1
         assert objects["Experiment"]["required"] == ["data", "models"]
         defaults = {name: about["default"] for name, about in objects["Protocol"]["properties"].items()}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
 from importlib.resources import files
+from inspect import getdoc
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -207,8 +208,10 @@ class Experiment(Section):
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an experiment file."""
     schema = Experiment.model_json_schema()
+    protocol = schema["$defs"]["Protocol"]
+    protocol |= {"description": getdoc(Protocol), "additionalProperties": False}  # as pydantic says itself since 2.14
     for name, about in _PROTOCOL.items():
-        schema["$defs"]["Protocol"]["properties"][name] |= about
+        protocol["properties"][name] |= about
     every = (kind.options.model_json_schema().get("properties", {}) for kind in KINDS.values())
     schema["$defs"]["Options"] = {
         "type": "object",
@@ -311,4 +314,10 @@ def _read(name_or_path: str) -> Document:
         )
     if not isinstance(document.content, dict):
         raise LindleyError(f"{name_or_path} must hold the keys data and models, such as data: glass.csv")
+    if "experiments" in document.content and "models" not in document.content:
+        raise LindleyError(
+            f"{name_or_path}: {document.line(('experiments',))}the key experiments makes it a file of LiR's. Run it with "
+            f"'lir {name_or_path}', where LiR is installed: pip install 'lindley[lir]', with Python 3.12 or newer. A file for "
+            "'lindley run' holds the keys data and models."
+        )
     return document

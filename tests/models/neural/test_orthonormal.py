@@ -1,18 +1,14 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor
 
-from lindley.models.neural.parameters import (
-    ORTHONORMAL_KINDS,
-    OrthonormalKind,
-    fixed_part,
-    free_start,
-    orthonormal,
-)
+from lindley.models.neural.parameters import OrthonormalKind, fixed_part, free_start, orthonormal
 
-SMOOTH = [kind for kind in ORTHONORMAL_KINDS if kind != "qr"]
+SMOOTH = [kind for kind in get_args(OrthonormalKind) if kind != "qr"]
 
 
 def random_q(seed: int, d: int = 6, runs: int = 3) -> Tensor:
@@ -29,7 +25,7 @@ def is_orthonormal(matrix: Tensor) -> bool:
     return bool(((matrix.mT @ matrix - identity).abs() <= 1e-10).all())
 
 
-@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("kind", get_args(OrthonormalKind))
 @pytest.mark.parametrize("size", [0.0, 0.1, 3.0])
 def test_always_orthonormal(kind: OrthonormalKind, size: float) -> None:
     base = random_q(1)
@@ -38,14 +34,14 @@ def test_always_orthonormal(kind: OrthonormalKind, size: float) -> None:
     assert not is_orthonormal(base + 1e-3)
 
 
-@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("kind", get_args(OrthonormalKind))
 def test_starts_where_told(kind: OrthonormalKind) -> None:
     start = random_q(3) * torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0, 1.0], dtype=torch.float64)  # signs of no QR
     q = orthonormal(kind, free_start(kind, start), fixed_part(kind, start))
     torch.testing.assert_close(q, start, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("kind", get_args(OrthonormalKind))
 def test_gradient(kind: OrthonormalKind) -> None:
     base = random_q(4, d=4, runs=2)
     free = (free_start(kind, base) + 0.3 * noise(5, base)).requires_grad_()

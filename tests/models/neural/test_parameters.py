@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.models.classical import fit_classical
-from lindley.models.neural.parameters import ORTHONORMAL_KINDS, Architecture, NeuralTwoLevel, Parameters
+from lindley.models.neural.parameters import Architecture, NeuralTwoLevel, OrthonormalKind, Parameters
 from lindley.models.two_level import map_tensors, score
 from tests.models import dense
 from tests.models.test_classical import sources
@@ -101,7 +103,7 @@ def test_two_hundred_axes_and_one_item() -> None:
     assert torch.isfinite(model.ln_lr(x, x)).all()
 
 
-@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("kind", get_args(OrthonormalKind))
 def test_maximum_likelihood_start_of_a_double_projection_is_the_classical_model(kind: str) -> None:
     parts = [sources(seed, 60, 2, 4) for seed in (1, 2)]
     others = [sources(seed, 9, 2, 4) for seed in (3, 4)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from lindley.models.between import NormalBetween
 from lindley.models.fitting import find_spikes
 from lindley.models.neural.batches import PairBatches, SourceBatches, _at
 from lindley.models.neural.fit import Training, train
-from lindley.models.neural.parameters import ORTHONORMAL_KINDS, Architecture, Parameters
+from lindley.models.neural.parameters import Architecture, OrthonormalKind, Parameters
 from lindley.models.neural.program import Program
 from lindley.models.two_level import TwoLevel, map_tensors, score, take_runs
 from lindley.table.splits import Part
@@ -179,7 +179,7 @@ def test_fine_tuning_starts_where_the_first_training_ended() -> None:
     assert third.history.validate[:, 0].max() < 1.2 * first.history.validate.min()
 
 
-@pytest.mark.parametrize("kind", ORTHONORMAL_KINDS)
+@pytest.mark.parametrize("kind", get_args(OrthonormalKind))
 @pytest.mark.parametrize("projection", ["single", "double"])
 def test_fine_tuning_begins_at_its_start(kind: str, projection: str) -> None:
     tr, va = [normal_sources(1, 60)], [normal_sources(2, 60)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -34,7 +34,6 @@ from lindley.table.splits import Part
 __all__ = ["Architecture", "MixtureBetween", "NeuralTwoLevel", "OrthonormalKind", "Parameters", "orthonormal"]
 
 OrthonormalKind = Literal["qr", "qr-signed", "exponential", "cayley", "householder"]
-ORTHONORMAL_KINDS: tuple[OrthonormalKind, ...] = get_args(OrthonormalKind)
 
 
 def orthonormal(kind: OrthonormalKind, free: Tensor, base: Tensor) -> Tensor:
