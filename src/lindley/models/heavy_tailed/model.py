@@ -170,7 +170,7 @@ def _sum_over_pairs(
             squares = (some_x[:, None] - some_y) ** 2
             rest = (some_rows[:, None] + some_columns).reshape(-1, n_nodes)
             rest.addmm_(squares.reshape(-1, x.shape[-1]), apart)
-            ln_sum = ln_sum_exp(rest.log_().mul_(-shape).add_(weight))
+            ln_sum = ln_sum_exp(torch.addcmul(weight, rest.log_(), -shape))
             blocks.append(ln_sum.reshape(len(some_x), len(some_y)))
         done.append(torch.cat(blocks, 1))
     return torch.cat(done)
