@@ -45,8 +45,7 @@ FACTORS = 1 << 22
 class Averaged:
     """An average of two-level models with normal laws, one average per run.
 
-    ``typical`` lends its centre, axes, variances and moments to whoever wants to look at the model on axes; it has no part in
-    the LR.
+    ``typical`` gives the centre, axes, variances and moments for pictures of the model on axes; it has no part in the LR.
     """
 
     typical: TwoLevel
