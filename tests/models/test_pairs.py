@@ -55,7 +55,7 @@ def items(counts: list[int], seed: int) -> Side:
 @pytest.mark.parametrize("many", [0, 10**9], ids=["one by one", "matrix"])
 def test_pairs_are_entries_of_the_matrix(model: TwoLevel, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "BY_AXES", many)
-    monkeypatch.setattr(pairs, "BY_PRODUCTS", many)
+    monkeypatch.setattr(pairs, "OTHERWISE", many)
     monkeypatch.setattr(pairs, "BY_KERNELS", many)
     monkeypatch.setattr(pairs, "BLOCK_MATRIX", 40)
     monkeypatch.setattr(pairs, "BLOCK_PAIRS", 7)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
-from lindley.models.between import KernelBetween, NormalBetween, Scatter
+from lindley.models.between import KernelBetween, Scatter
 from lindley.models.blocks import pieces
 from lindley.models.two_level import PairModel, TwoLevel, item_scatter, score
 from lindley.table.splits import Side
@@ -27,8 +27,8 @@ __all__ = ["distinct_items", "equal_numbers", "means_and_scatter", "score_pairs"
 
 Index = NDArray[np.intp]
 
-BY_PRODUCTS, BY_KERNELS, BY_AXES = 150, 30, 10
-"""Entries of a matrix for the time of a pair on its own: where a law is a matrix product, sums over kernels, goes by axes."""
+BY_KERNELS, BY_AXES, OTHERWISE = 20, 15, 50
+"""Entries of a matrix for the time of a pair on its own: for laws that sum over kernels, that go by axes, and others."""
 BLOCK_MATRIX = 1 << 22
 """Entries of the matrix at a time: 32 MiB."""
 BLOCK_PAIRS, BLOCK_KERNELS = 1 << 12, 1 << 16
@@ -65,7 +65,7 @@ def score_pairs(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
         raise ValueError(f"pairs are scored by a model of one run: this one has {len(model.centre)}")
     if not len(trace):
         return np.empty(0)
-    a_pair = BY_AXES if _goes_by_axes(model) else BY_KERNELS if _has_kernels(model) else BY_PRODUCTS
+    a_pair = BY_AXES if model.has_axis_shares else BY_KERNELS if _has_kernels(model) else OTHERWISE
     if len(traces.source) * len(refs.source) <= a_pair * len(trace):
         return _from_matrix(model, traces, refs, trace, ref)
     return _one_by_one(model, traces, refs, trace, ref)
@@ -132,10 +132,6 @@ def _by_kernels(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: In
 
 def _has_kernels(model: PairModel) -> TypeGuard[TwoLevel]:
     return isinstance(model, TwoLevel) and isinstance(model.between, KernelBetween)
-
-
-def _goes_by_axes(model: PairModel) -> bool:
-    return model.has_axis_shares and not isinstance(getattr(model, "between", None), NormalBetween)
 
 
 def _distinct_rows(rows: Floats) -> tuple[Index, Index]:
