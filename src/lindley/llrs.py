@@ -119,9 +119,11 @@ class LLRs:
 
     @property
     def weights(self) -> tuple[Floats, Floats]:
-        """The weights of both sides, ones where none were given."""
-        same = np.ones_like(self.same) if self.same_weight is None else self.same_weight
-        different = np.ones_like(self.different) if self.different_weight is None else self.different_weight
+        """The weights of both sides; where none were given, ones that share their memory and cannot be written to."""
+        same = np.broadcast_to(1.0, self.same.shape) if self.same_weight is None else self.same_weight
+        different = (
+            np.broadcast_to(1.0, self.different.shape) if self.different_weight is None else self.different_weight
+        )
         return same, different
 
 

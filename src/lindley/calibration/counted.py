@@ -1,6 +1,4 @@
-"""Calibrations that count pairs: pool-adjacent-violators, the best monotone map and the basis of Cllr_min and devPAV; and
-bounds on the LLR, how far the number of pairs lets an LR be believed.
-"""
+"""Calibrations by counts of pairs: pool-adjacent-violators (PAV), on which Cllr_min and devPAV rest, and bounds on the LLR."""
 
 from __future__ import annotations
 
@@ -189,11 +187,7 @@ def elub(
     beyond ``extremes`` count as those. A bound on the wrong side of zero is zero. As in LiR.
     """
     llrs = LLRs.of(same, different).present.map(lambda llr: np.clip(llr, *extremes))
-    of_one = np.ones(())  # in place of as many ones as there are pairs
-    weight_same = np.broadcast_to(of_one if llrs.same_weight is None else llrs.same_weight, llrs.same.shape)
-    weight_different = np.broadcast_to(
-        of_one if llrs.different_weight is None else llrs.different_weight, llrs.different.shape
-    )
+    weight_same, weight_different = llrs.weights
     n_same, n_different = float(weight_same.sum()), float(weight_different.sum())
     lowest, highest = llrs.range
     lowest, highest = max(lowest, -np.log10(n_same + 1)), min(highest, np.log10(n_different + 1))

@@ -196,24 +196,12 @@ def analyse_axes(
 
 def _llr_pairs(model: PairModel, trace: Side, ref: Side, i: Index, j: Index) -> Floats:
     """log10 LRs (pairs, axis) of the traces i and the refs j."""
-    import torch
-
-    from lindley.models.between import Scatter
-    from lindley.models.two_level import item_scatter
+    from lindley.models.pairs import equal_numbers, means_and_scatter
 
     llr = np.empty((len(i), model.projection.shape[-1]))
-    # d and e belong to a number of instances, so pairs of equal numbers are scored together.
-    numbers, group = np.unique(np.stack([trace.count[i], ref.count[j]]), axis=1, return_inverse=True)
-    for number, (n_trace, n_ref) in enumerate(numbers.T):
-        members = np.flatnonzero(group.reshape(-1) == number)
-        for start in range(0, len(members), BLOCK_PAIRS):
-            some = members[start : start + BLOCK_PAIRS]
-            x, y = (torch.from_numpy(mean).to(model.centre)[None] for mean in (trace.mean[i[some]], ref.mean[j[some]]))
-            scatter = None
-            if model.uses_scatter and n_trace + n_ref > 2:
-                of_x, of_y = item_scatter(model, trace, i[some])[None], item_scatter(model, ref, j[some])[None]
-                scatter = Scatter(of_x, of_y, int(n_trace) - 1, int(n_ref) - 1)
-            llr[some] = model.ln_lr_pairs(x, y, int(n_trace), int(n_ref), scatter)[0].cpu().numpy() / LN10
+    for some in equal_numbers(trace, ref, i, j, BLOCK_PAIRS):
+        given = means_and_scatter(model, trace, ref, i[some], j[some])
+        llr[some] = model.ln_lr_pairs(*given)[0].cpu().numpy() / LN10
     return llr
 
 

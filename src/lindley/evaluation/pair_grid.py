@@ -44,9 +44,7 @@ class PairGrid:
     names: NDArray[np.str_]  # (sources,) sorted
     trace: Index  # (traces,) the source of every row, as its position in ``names``
     ref: Index  # (refs,) the source of every column
-    weight: Floats | None = (
-        None  # of every pair (traces, refs), of which that of different-source pairs counts; None: one
-    )
+    weight: Floats | None = None  # of every pair (traces, refs): that of different-source pairs counts; None: one
 
     @classmethod
     def of(cls, trace_source: ArrayLike, ref_source: ArrayLike, weight: Floats | None = None) -> PairGrid:
@@ -368,10 +366,8 @@ def _count(values: Floats, weight: Floats | None, edges: Floats) -> Counted:
     if not ordered.size:
         return np.empty(0, dtype=np.intp), np.empty(0), np.empty(0)
     start = np.zeros(2 * edges.size + 1, dtype=np.intp)
-    first = np.searchsorted(
-        edges, ordered[0], side="left"
-    )  # of the edges among the values: below and above there are none
-    end = np.searchsorted(edges, ordered[-1], side="right")
+    # Of the edges, those among the values: there are none below and above.
+    first, end = np.searchsorted(edges, ordered[0], side="left"), np.searchsorted(edges, ordered[-1], side="right")
     inside = edges[first:end]
     left = np.searchsorted(ordered, inside, side="left")
     right, equal = left.copy(), ordered[left] == inside

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -132,8 +133,6 @@ def _on_axis(axis: int, scatter: Scatter | None) -> Scatter | None:
 LN_2PI = math.log(2 * math.pi)
 UNDERFLOW, SINGLE_UNDERFLOW = 1e-280, 1e-30
 """A sum of products of exponentials below this may have lost terms; it is redone by an exact log-sum-exp."""
-TEMPERATURES = (1 / 16, 1 / 256)
-"""Where a sum is bounded: the lower, the wider its range and the looser the bound."""
 TERMS = 1 << 22
 """Items × kernels held at a time for a product: 32 MiB."""
 SUMMED = 1 << 17
@@ -285,10 +284,6 @@ class KernelBetween(Between):
         """ln p(x, y) − ln p(y), and ln p(x)."""
         return self.ln_joint(x, y, d, e) - self.ln_marginal(y, e)[..., None, :], self.ln_marginal(x, d)[..., :, None]
 
-    def ln_lr(self, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None) -> Tensor:
-        """ln p(x, y) − ln p(x) − ln p(y)."""
-        return self.ln_joint(x, y, d, e) - self.ln_marginal(x, d)[..., :, None] - self.ln_marginal(y, e)[..., None, :]
-
 
 @dataclass(frozen=True, eq=False)
 class _Kernels:
@@ -302,14 +297,9 @@ class _Kernels:
 
     def ln_sum(self, points: Tensor) -> Tensor:
         """ln Σ_k exp(w · μ_k + own_k) of points w (run, items, axis): (run, items)."""
-        if self._wants_gradient(points):
-            return torch.logsumexp(self._exponents(points, self.own), -1)
         some = max(LEAST_POINTS, at_a_time(SUMMED, points) // max(1, self.own.numel()))
-
-        def of(part: slice) -> Tensor:
-            return ln_sum_exp(self._exponents(points[:, part], self.own))
-
-        return torch.cat([of(part) for part in pieces(points.shape[1], some)], 1)
+        blocks = pieces(points.shape[1], some)
+        return torch.cat([ln_sum_exp(self._exponents(points[:, block], self.own)) for block in blocks], 1)
 
     def ln_product(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """ln Σ_k exp((u + v) · μ_k + own_k) of all pairs of u (run, traces, axis) and v, and where it underflowed."""
@@ -326,19 +316,10 @@ class _Kernels:
 
     def exact(self, ln_sum: Tensor, lost: Tensor, u: Tensor, v: Tensor) -> Tensor:
         """``ln_sum`` (run, traces, refs) with the sums that were ``lost`` once more, term by term."""
-        if not bool(lost.any()):
-            return ln_sum
-        n_pairs = max(1, TERMS_PER_REDO // self.own.shape[1])
-        runs = []
-        for run in range(len(u)):
-            i, j = lost[run].nonzero(as_tuple=True)
-            one = _Kernels(self.centres[run : run + 1], self.own[run : run + 1])
-            redone = [
-                ln_sum_exp(one._exponents((u[run, some_i] + v[run, some_j])[None], one.own)[0])
-                for some_i, some_j in zip(torch.split(i, n_pairs), torch.split(j, n_pairs), strict=True)
-            ]
-            runs.append(ln_sum[run].index_put((i, j), torch.cat(redone)) if redone else ln_sum[run])
-        return torch.stack(runs)
+        n_kernels = self.own.shape[1]
+        return _redo(
+            ln_sum, lost, n_kernels, lambda r, i, j: torch.addmm(self.own[r], u[r, i] + v[r, j], self.centres[r].mT)
+        )
 
     def _exponents(self, points: Tensor, own: Tensor, some: slice = slice(None)) -> Tensor:
         """w · μ_k + own_k of some kernels (run, items, kernel)."""
@@ -364,33 +345,9 @@ def factors(x: Tensor, y: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor
     return torch.cat([x, rows[..., None], ones_x], -1), torch.cat([y, ones_y, columns[..., None]], -1)
 
 
-def ln_sum_of_products(a: Tensor, c: Tensor, negligible: Tensor | None = None) -> Tensor:
-    """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel): a matrix product, exact where it underflows.
-
-    A sum that is certainly below ``negligible`` (run, traces, refs) may come out as anything below it. A sum that underflowed
-    is below its floor; and as Σ z ≤ (Σ zᵗ)^(1/t) for positive z and t < 1, below what a product at a higher temperature gives.
-    """
-    ln_sum, lost = _ln_product(a, c)
-    if negligible is not None:
-        with torch.no_grad():
-            lost &= ln_sum >= negligible
-            if not len(lost.nonzero()):
-                return ln_sum
-            matters = _not_below(negligible, lost, a, c)
-        ln_sum = torch.where(lost & ~matters, -torch.inf, ln_sum)
-        lost = matters
-    return _redo(ln_sum, lost, a, c)
-
-
-def _not_below(bound: Tensor, some: Tensor, a: Tensor, c: Tensor) -> Tensor:
-    """``some`` of the sums (run, traces, refs), less those that are certainly below a bound."""
-    left = some.clone()
-    for t in TEMPERATURES:
-        rows, columns = (left.any(dim).any(0).nonzero()[:, 0] for dim in (2, 1))
-        if len(rows):
-            corner = (slice(None), rows[:, None], columns)
-            left[corner] &= _ln_product(a[:, rows] * t, c[:, columns] * t)[0] / t >= bound[corner]
-    return left
+def ln_sum_of_products(a: Tensor, c: Tensor) -> Tensor:
+    """ln Σ_k exp(a_ik + c_jk) of (run, traces, kernel) and (run, refs, kernel): a matrix product, exact where it underflows."""
+    return _redo(*_ln_product(a, c), a.shape[-1], lambda run, i, j: a[run, i] + c[run, j])
 
 
 def _ln_product(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -408,14 +365,16 @@ def _ln_scaled(total: Tensor, a_max: Tensor, c_max: Tensor) -> tuple[Tensor, Ten
     return total.clamp_min_(least).log_().add_(a_max).add_(c_max.mT), lost
 
 
-def _redo(ln_sum: Tensor, lost: Tensor, a: Tensor, c: Tensor) -> Tensor:
-    """The sums that underflowed once more, term by term."""
-    where = lost.nonzero(as_tuple=True)
-    if len(where[0]) == 0:
+def _redo(ln_sum: Tensor, lost: Tensor, n_terms: int, terms: Callable[[int, Tensor, Tensor], Tensor]) -> Tensor:
+    """``ln_sum`` (run, traces, refs), with the sums that were ``lost`` once more from their terms.
+
+    ``terms`` gives the exponents (pairs, n_terms) of some pairs of a run: of these traces (pairs,) and these refs (pairs,).
+    """
+    run_i_j = lost.nonzero(as_tuple=True)
+    if len(run_i_j[0]) == 0:
         return ln_sum
-    n_pairs = max(1, TERMS_PER_REDO // a.shape[-1])
-    redone = [
-        ln_sum_exp(a[run, i] + c[run, j])
-        for run, i, j in zip(*(torch.split(index, n_pairs) for index in where), strict=True)
-    ]
-    return ln_sum.index_put(where, torch.cat(redone))
+    n_pairs, of_run, redone = max(1, TERMS_PER_REDO // n_terms), lost.sum((1, 2)).tolist(), []
+    for run, pairs in enumerate(zip(*(torch.split(index, of_run) for index in run_i_j[1:]), strict=True)):
+        some = zip(*(torch.split(index, n_pairs) for index in pairs), strict=True)
+        redone += [ln_sum_exp(terms(run, i, j)) for i, j in some]
+    return ln_sum.index_put(run_i_j, torch.cat(redone))

@@ -189,11 +189,7 @@ class Sums:
             LindleyError: if there are not two sources, or no source has two instances.
         """
         sources = Sources.of(values, source)
-        if len(sources) < 2 or (sources.count < 2).all():
-            raise LindleyError(
-                f"a two-level model needs at least two sources, one of them measured twice: got {len(sources)} sources and "
-                f"{sources.count.max(initial=0)} measurements of one at most"
-            )
+        sources.require_replicates()
         contrasts, owner = sources.contrasts()
         squares = np.zeros((len(sources), values.shape[1]))
         for some in pieces(len(contrasts), ROWS):

@@ -1,4 +1,4 @@
-"""Exponentials, and logarithms of their sums, at the price that they should have.
+"""Exponentials, and logarithms of sums of them, as fast where results underflow as elsewhere.
 
 ``torch.exp`` takes six to twenty times as long on a processor where a result is too small to be held (below e⁻⁷⁰⁸ in double
 precision, e⁻⁸⁷ in single): and most terms of a mixture are, for most pairs. ``torch.exp2`` does not, and otherwise takes half

@@ -7,7 +7,7 @@ All runs of a task are fitted at once: the splits of an experiment, or a single 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from threading import RLock
@@ -35,6 +35,7 @@ __all__ = [
     "find_spikes",
     "refittable",
     "require_device",
+    "require_replicates",
     "silent",
     "tell",
 ]
@@ -96,11 +97,11 @@ class Sources:
     def of(
         cls,
         values: Floats,
-        source: NDArray[np.str_],
+        source: NDArray[Any],
         group: NDArray[np.str_] | None = None,
         session: NDArray[np.str_] | None = None,
     ) -> Sources:
-        """From rows in any order; the order of the sources is that of their names."""
+        """From rows in any order; the order of the sources is that of their names or numbers."""
         labels, row, item, count = np.unique(source, return_index=True, return_inverse=True, return_counts=True)
         groups = labels if group is None else group[row]
         if (item[1:] < item[:-1]).any():
@@ -110,6 +111,14 @@ class Sources:
 
     def __len__(self) -> int:
         return len(self.count)
+
+    def require_replicates(self) -> None:
+        """Raise LindleyError unless there are two sources, one of them measured twice."""
+        if len(self) < 2 or (self.count < 2).all():
+            raise LindleyError(
+                f"a two-level model needs at least two sources, one of them measured twice: got {len(self)} sources and "
+                f"{self.count.max(initial=0)} measurements of one at most"
+            )
 
     def take(self, which: NDArray[np.intp]) -> Sources:
         """Some of the sources."""
@@ -150,7 +159,7 @@ Progress = Callable[[str, float], None]
 
 
 def silent(detail: str, share: float) -> None:
-    """A `Progress` that tells nobody."""
+    """A `Progress` that reports nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +236,16 @@ def tell(warning: Warning, stacklevel: int) -> None:
     """Warn, when no other thread is catching warnings."""
     with _CATCHING:
         warnings.warn(warning, stacklevel=stacklevel + 1)
+
+
+def require_replicates(what: str, parts: Iterable[Part]) -> None:
+    """Raise LindleyError if a part for training or validation has fewer than two sources, or none measured twice."""
+    for part in parts:
+        if len(part.trace.source) < 2 or len(part.ref.source) < 1:
+            raise LindleyError(
+                f"{what} needs at least two sources, one of them measured twice, in every training and validation part: "
+                f"got {len(part.trace.source)} sources, {len(part.ref.source)} of them measured twice"
+            )
 
 
 def require_device(device: str) -> None:

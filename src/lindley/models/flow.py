@@ -1,4 +1,4 @@
-r"""A normalising flow in front of the models: features are bent until the two-level normal model fits them.
+r"""A normalising flow in front of the models: features are transformed such that the two-level normal model fits.
 
 With f the flow, u_ij = f(x_ij) the instances j = 1 … n_i of source i, ū_i their mean and d features, f maximises the
 likelihood of whole sources under the model that comes after it,

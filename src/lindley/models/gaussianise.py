@@ -1,6 +1,6 @@
-"""Bring the data to the model: transforms that make features closer to normal.
+"""Transforms that make features closer to normal, fitted on the training part only.
 
-The Gaussianising benchmark of the paper (Ramirez et al.). Fitted on the training part only. Two are marginal, one feature at a
+They are the Gaussianising benchmark of the paper (Ramirez et al.). Two are marginal, one feature at a
 time, and as in scikit-learn: one sends the empirical quantiles of a feature to those of the standard normal law, the other fits
 Yeo and Johnson's one-parameter family by maximum likelihood. scikit-learn sends the smallest and the largest training value,
 and all beyond them, to ±5.2. Here they go where the extremes of n normal values are expected, ±Φ⁻¹(1 − 1/2n): a pair beyond the

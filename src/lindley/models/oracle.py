@@ -1,4 +1,4 @@
-"""The true LR of the simulated population: the floor that no model beats on average.
+"""The true LR of the simulated population, which no model beats on average.
 
 Its sources scatter more or less than others: a scale of the within variance, integrated out.
 """

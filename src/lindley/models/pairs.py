@@ -7,6 +7,7 @@ otherwise they are computed one by one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import TypeGuard, cast
 
@@ -17,21 +18,21 @@ from torch import Tensor
 
 from lindley.errors import LindleyError
 from lindley.llrs import LN10, Floats
-from lindley.models.between import KernelBetween, NormalBetween, Scatter
+from lindley.models.between import KernelBetween, Scatter
 from lindley.models.blocks import pieces
 from lindley.models.two_level import PairModel, TwoLevel, item_scatter, score
 from lindley.table.splits import Side
 
-__all__ = ["distinct_items", "score_pairs"]
+__all__ = ["distinct_items", "equal_numbers", "means_and_scatter", "score_pairs"]
 
 Index = NDArray[np.intp]
 
-BY_PRODUCTS, BY_KERNELS, BY_AXES = 150, 30, 10
-"""Entries of a matrix for the time of a pair on its own: where a law is a matrix product, sums over kernels, goes by axes."""
+BY_KERNELS, BY_AXES, OTHERWISE = 20, 15, 50
+"""Entries of a matrix for the time of a pair on its own: for laws that sum over kernels, that go by axes, and others."""
 BLOCK_MATRIX = 1 << 22
 """Entries of the matrix at a time: 32 MiB."""
-BLOCK_AXES, BLOCK_KERNELS, BLOCK_DIAGONAL = 1 << 12, 1 << 16, 128
-"""Pairs at a time where they are computed one by one: by axes, by kernels, and as the diagonal of a matrix."""
+BLOCK_PAIRS, BLOCK_KERNELS = 1 << 12, 1 << 16
+"""Pairs at a time where they are computed one by one, and where that is by sums over kernels."""
 
 
 def distinct_items(values: Floats) -> tuple[Side, Index]:
@@ -64,7 +65,7 @@ def score_pairs(model: PairModel, traces: Side, refs: Side, trace: Index, ref: I
         raise ValueError(f"pairs are scored by a model of one run: this one has {len(model.centre)}")
     if not len(trace):
         return np.empty(0)
-    a_pair = BY_AXES if _goes_by_axes(model) else BY_KERNELS if _has_kernels(model) else BY_PRODUCTS
+    a_pair = BY_AXES if model.has_axis_shares else BY_KERNELS if _has_kernels(model) else OTHERWISE
     if len(traces.source) * len(refs.source) <= a_pair * len(trace):
         return _from_matrix(model, traces, refs, trace, ref)
     return _one_by_one(model, traces, refs, trace, ref)
@@ -84,41 +85,45 @@ def _from_matrix(model: PairModel, traces: Side, refs: Side, trace: Index, ref: 
 
 
 def _one_by_one(model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index) -> Floats:
-    """Axis by axis, or kernel by kernel; of other laws, pairs are the diagonals of small matrices."""
     llr = np.empty(len(trace))
-    by_axes = _goes_by_axes(model)
-    of_trace, of_ref = (torch.from_numpy(side.mean).to(model.centre)[None] for side in (traces, refs))
-    size = BLOCK_AXES if by_axes else BLOCK_DIAGONAL
-    for n_trace, n_ref in product(np.unique(traces.count).tolist(), np.unique(refs.count).tolist()):
-        chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
-        if _has_kernels(model):
-            with torch.inference_mode():
-                ln_lr = _by_kernels(model, of_trace, of_ref, trace[chosen], ref[chosen], n_trace, n_ref)
-            llr[chosen] = ln_lr.cpu().numpy() / LN10
-            continue
-        for begin in range(0, len(chosen), size):
-            some = chosen[begin : begin + size]
-            i, j = torch.from_numpy(trace[some]), torch.from_numpy(ref[some])
-            scatter = None
-            with torch.inference_mode():
-                if model.uses_scatter and n_trace + n_ref > 2:
-                    of_x, of_y = item_scatter(model, traces, trace[some]), item_scatter(model, refs, ref[some])
-                    scatter = Scatter(of_x[None], of_y[None], n_trace - 1, n_ref - 1)
-                if by_axes:
-                    ln_lr = model.ln_lr_given(of_trace[:, i], of_ref[:, j], n_trace, n_ref, scatter)[0]
-                else:
-                    ln_lr = model.ln_lr(of_trace[:, i], of_ref[:, j], n_trace, n_ref, scatter)[0].diagonal()
-            llr[some] = ln_lr.cpu().numpy() / LN10
+    for some in equal_numbers(traces, refs, trace, ref, len(trace) if _has_kernels(model) else BLOCK_PAIRS):
+        i, j = trace[some], ref[some]
+        with torch.inference_mode():
+            if _has_kernels(model):
+                ln_lr = _by_kernels(model, traces, refs, i, j)
+            else:
+                ln_lr = model.ln_lr_given(*means_and_scatter(model, traces, refs, i, j))[0]
+        llr[some] = ln_lr.cpu().numpy() / LN10
     return llr
 
 
-def _by_kernels(
-    model: TwoLevel, traces: Tensor, refs: Tensor, trace: Index, ref: Index, n_trace: int, n_ref: int
-) -> Tensor:
+def equal_numbers(traces: Side, refs: Side, trace: Index, ref: Index, size: int) -> Iterator[Index]:
+    """Which pairs have items of equal numbers of instances, ``size`` pairs at a time at most."""
+    for n_trace, n_ref in product(np.unique(traces.count), np.unique(refs.count)):
+        chosen = np.flatnonzero((traces.count[trace] == n_trace) & (refs.count[ref] == n_ref))
+        for begin in range(0, len(chosen), size):
+            yield chosen[begin : begin + size]
+
+
+def means_and_scatter(
+    model: PairModel, traces: Side, refs: Side, trace: Index, ref: Index
+) -> tuple[Tensor, Tensor, int, int, Scatter | None]:
+    """What ``ln_lr_given`` and ``ln_lr_pairs`` of a model of one run take, of pairs with equal numbers of instances."""
+    both = (traces, trace), (refs, ref)
+    (n_trace, n_ref), scatter = (int(side.count[which[0]]) for side, which in both), None
+    if model.uses_scatter and n_trace + n_ref > 2:
+        of_x, of_y = (item_scatter(model, side, which)[None] for side, which in both)
+        scatter = Scatter(of_x, of_y, n_trace - 1, n_ref - 1)
+    x, y = (torch.from_numpy(side.mean[which]).to(model.centre)[None] for side, which in both)
+    return x, y, n_trace, n_ref, scatter
+
+
+def _by_kernels(model: TwoLevel, traces: Side, refs: Side, trace: Index, ref: Index) -> Tensor:
     """ln LRs (pairs,) of a kernel density; what belongs to an item alone is computed once."""
-    (used_x, i), (used_y, j) = (map(torch.from_numpy, np.unique(k, return_inverse=True)) for k in (trace, ref))
-    x, y = model.project(traces[:, used_x]), model.project(refs[:, used_y])
-    d, e = model.var_within_trace / n_trace, model.var_within_ref / n_ref
+    (used_x, i), (used_y, j) = (np.unique(k, return_inverse=True) for k in (trace, ref))
+    x, y = (torch.from_numpy(s.mean[u]).to(model.centre)[None] for s, u in ((traces, used_x), (refs, used_y)))
+    x, y = model.project(x), model.project(y)
+    d, e = model.variances(int(traces.count[trace[0]]), int(refs.count[ref[0]]))
     law = cast(KernelBetween, model.between)
     of_x, of_y = law.ln_marginal(x, d)[0], law.ln_marginal(y, e)[0]
     blocks = [(i[some], j[some]) for some in pieces(len(i), BLOCK_KERNELS)]
@@ -127,10 +132,6 @@ def _by_kernels(
 
 def _has_kernels(model: PairModel) -> TypeGuard[TwoLevel]:
     return isinstance(model, TwoLevel) and isinstance(model.between, KernelBetween)
-
-
-def _goes_by_axes(model: PairModel) -> bool:
-    return model.has_axis_shares and not isinstance(getattr(model, "between", None), NormalBetween)
 
 
 def _distinct_rows(rows: Floats) -> tuple[Index, Index]:

@@ -23,6 +23,7 @@ __all__ = [
     "TwoLevel",
     "item_scatter",
     "item_squares",
+    "ln_lr_on_diagonals",
     "map_tensors",
     "score",
     "score_there",
@@ -38,6 +39,8 @@ BLOCK_OF_MEANS = 1 << 20
 
 Memory of this size is used again for the next block. Other models do much for each item alone: large blocks serve them better.
 """
+BLOCK_DIAGONAL = 32
+"""Given pairs at a time, as the diagonal of a matrix."""
 ROWS = 1 << 13
 """Instances whose squares are computed at a time."""
 WORTH_KEEPING = 1 << 16
@@ -192,14 +195,7 @@ class TwoLevel:
         if isinstance(self.between, KernelBetween):
             x, y = self.project(trace), self.project(ref)
             return self.between.ln_lr_given(x, y, *self.variances(n_trace, n_ref))
-        # Every pair as a run of its own: of all traces against all refs, only these are wanted.
-        runs, pairs = trace.shape[:2]
-        each = take_runs(self, [run for run in range(runs) for _ in range(pairs)])
-        if scatter is not None:
-            of_x, of_y = (t.flatten(0, 1)[:, None] for t in (scatter.trace, scatter.ref))
-            scatter = replace(scatter, trace=of_x, ref=of_y)
-        x, y = (t.flatten(0, 1)[:, None] for t in (trace, ref))
-        return each.ln_lr(x, y, n_trace, n_ref, scatter).reshape(runs, pairs)
+        return ln_lr_on_diagonals(self, trace, ref, n_trace, n_ref, scatter)
 
     def scatter_of(self, instances: Tensor) -> Tensor:
         """Sums of squares of the instances (run, items, instance, feature) around their means, on the axes."""
@@ -208,6 +204,17 @@ class TwoLevel:
     def variances(self, n_trace: int, n_ref: int) -> tuple[Tensor, Tensor]:
         """Of the means of so many instances of a trace and of a ref, (run, 1, axis) each."""
         return self.var_within_trace / n_trace, self.var_within_ref / n_ref
+
+
+def ln_lr_on_diagonals(
+    model: PairModel, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None
+) -> Tensor:
+    """`PairModel.ln_lr_given` from `PairModel.ln_lr` of some of the traces with some of the refs at a time."""
+    found = []
+    for some in pieces(trace.shape[1], BLOCK_DIAGONAL):
+        part = scatter and replace(scatter, trace=scatter.trace[:, some], ref=scatter.ref[:, some])
+        found.append(model.ln_lr(trace[:, some], ref[:, some], n_trace, n_ref, part).diagonal(dim1=1, dim2=2))
+    return torch.cat(found, 1)
 
 
 def score(model: PairModel, traces: Sequence[Side], refs: Sequence[Side]) -> list[Floats]:

@@ -269,7 +269,7 @@ def test_instances_that_scatter_choose_the_member() -> None:
 
 
 def test_given_pairs_are_those_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(averaged, "BLOCK_DIAGONAL", 2)
+    monkeypatch.setattr("lindley.models.two_level.BLOCK_DIAGONAL", 2)
     model = mixture()
     trace, ref = sides(2, 3)
     x, y = tensors(trace), tensors(ref)[:, :3]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import torch
@@ -31,7 +31,7 @@ from torch import Tensor
 from lindley.models.between import LN_2PI, NormalBetween, Scatter, ln_sum_of_products
 from lindley.models.blocks import at_a_time, pieces
 from lindley.models.exponentials import ln_sum_exp
-from lindley.models.two_level import TwoLevel, map_tensors, squares_around_mean
+from lindley.models.two_level import TwoLevel, ln_lr_on_diagonals, map_tensors, squares_around_mean
 
 __all__ = ["Averaged"]
 
@@ -39,16 +39,13 @@ TERMS = 1 << 18
 """Densities of pairs under all members that are held at a time: 2 MiB, which a processor keeps close at hand."""
 FACTORS = 1 << 22
 """Numbers of items on the axes of all members that are held at a time: 32 MiB of traces, and twice that of refs."""
-BLOCK_DIAGONAL = 64
-"""Given pairs at a time, as the diagonal of a matrix."""
 
 
 @dataclass(frozen=True, eq=False)
 class Averaged:
     """An average of two-level models with normal laws, one average per run.
 
-    ``typical`` lends its centre, axes, variances and moments to whoever wants to look at the model on axes; it has no part in
-    the LR.
+    ``typical`` gives the centre, axes, variances and moments for pictures of the model on axes; it has no part in the LR.
     """
 
     typical: TwoLevel
@@ -142,15 +139,7 @@ class Averaged:
         self, trace: Tensor, ref: Tensor, n_trace: int = 1, n_ref: int = 1, scatter: Scatter | None = None
     ) -> Tensor:
         """ln LR of given pairs: trace and ref (run, pairs, feature), the result (run, pairs)."""
-        found = [trace.new_empty((len(trace), 0))]
-        for start in range(0, trace.shape[1], BLOCK_DIAGONAL):
-            some = slice(start, start + BLOCK_DIAGONAL)
-            part = None
-            if scatter is not None:
-                part = replace(scatter, trace=scatter.trace[:, some], ref=scatter.ref[:, some])
-            ln_lr = self.ln_lr(trace[:, some], ref[:, some], n_trace, n_ref, part)
-            found.append(ln_lr.diagonal(dim1=1, dim2=2))
-        return torch.cat(found, 1)
+        return ln_lr_on_diagonals(self, trace, ref, n_trace, n_ref, scatter)
 
     def _ln_pairs(
         self, trace: Tensor, ref: Tensor, n_trace: int, n_ref: int, scatter: Scatter | None

@@ -1,4 +1,4 @@
-"""The two-level model with nothing plugged in: mean and covariances are drawn from their posterior.
+"""Fit the full Bayesian two-level model: draws of the mean and the covariances from their posterior.
 
     x_ij | θ_i ~ N(θ_i, W)      instance j of source i, n_i of them; one is enough
     θ_i ~ N(μ, B),  μ ~ flat
@@ -187,11 +187,7 @@ def sample_posterior(sources: Sources, rng: np.random.Generator, draws: int = DR
     """Draws of (μ, W, B) given one set of sources."""
     if draws < CHAINS:
         raise ValueError(f"{CHAINS} draws are the least, one of each chain: got {draws}")
-    if len(sources) < 2 or (sources.count < 2).all():
-        raise LindleyError(
-            f"a two-level model needs at least two sources, one of them measured twice: got {len(sources)} sources and "
-            f"{sources.count.max(initial=0)} measurements of one at most"
-        )
+    sources.require_replicates()
     if not np.isfinite(sources.values).all():
         raise LindleyError("the full Bayesian model needs finite values")
     data = _Data.of(sources)

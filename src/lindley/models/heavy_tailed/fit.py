@@ -114,9 +114,8 @@ def _fit(part: Part, moments: Moments) -> tuple[Floats, ...]:
         centre = centre + np.linalg.solve(basis.T, mean)
         var, turn = scipy.linalg.eigh(between, within)
         basis, var = basis @ turn, np.maximum(var, 0.0)
-        if (
-            np.linalg.cond(basis * spread[:, None]) > SINGULAR
-        ):  # a variance falls by a share in each step, down to rounding errors
+        # A variance falls by a share in each step, down to rounding errors.
+        if np.linalg.cond(basis * spread[:, None]) > SINGULAR:
             raise np.linalg.LinAlgError("the covariance within sources is singular")
     return centre[None], basis, var[None], *np.exp(ln_nu).reshape(2, 1, 1)
 
@@ -136,11 +135,10 @@ class _Data:
     @classmethod
     def of(cls, part: Part) -> _Data:
         _, source = np.unique(part.source, return_inverse=True)
-        items = Sources.of(part.values, (2 * source + ~part.is_trace).astype("U20"))
-        # `Sources` sorts by name: the number of an item is that of its name in that order.
-        names = np.unique((2 * source + ~part.is_trace).astype("U20")).astype(np.intp)
+        number = 2 * source + ~part.is_trace
+        items, numbers = Sources.of(part.values, number), np.unique(number)
         item_of = np.full((int(source.max()) + 1, 2), -1)
-        item_of[names // 2, names % 2] = np.arange(len(names))
+        item_of[numbers // 2, numbers % 2] = np.arange(len(numbers))
         there = item_of >= 0
         count = np.where(there, items.count[item_of], 0)
         groups = []

@@ -169,18 +169,11 @@ def _sum_over_pairs(
         for some_y, some_columns in zip(torch.split(y, n_columns), torch.split(columns, n_columns), strict=True):
             squares = (some_x[:, None] - some_y) ** 2
             rest = (some_rows[:, None] + some_columns).reshape(-1, n_nodes)
-            ln_sum = _ln_sum(rest.addmm_(squares.reshape(-1, x.shape[-1]), apart), weight, shape)
+            rest.addmm_(squares.reshape(-1, x.shape[-1]), apart)
+            ln_sum = ln_sum_exp(torch.addcmul(weight, rest.log_(), -shape))
             blocks.append(ln_sum.reshape(len(some_x), len(some_y)))
         done.append(torch.cat(blocks, 1))
     return torch.cat(done)
-
-
-def _ln_sum(rest: Tensor, weight: Tensor, shape: Tensor) -> Tensor:
-    """ln Σ_q exp(weight_q − shape · ln rest_q): in the place of ``rest``, where no gradient is wanted, at twice the speed."""
-    if rest.requires_grad or weight.requires_grad:
-        return torch.logsumexp(torch.addcmul(weight, rest.log(), -shape), -1)
-    torch.add(weight, rest.log_(), alpha=-float(shape), out=rest)
-    return ln_sum_exp(rest)
 
 
 def _scattered(squares: Tensor, var_of_mean: Tensor, freedom: int) -> Tensor:

@@ -236,9 +236,8 @@ class PairBatches:
         mates, weights = MateWeights.of(parts, dtype), None
         if mates is None and all(len(part.ref.source) == k for part, k in zip(parts, n, strict=True)):
             weights = [_weights_in_band(t, torch.ones_like(b[:, 0]), b) for t, b in zip(there, band, strict=True)]
-        return cls(
-            x, y, has_ref, Shuffle.draw(n, epochs, seeds), circle, rows, columns, there, band, weights, mates
-        )  # fmt: skip
+        shuffle = Shuffle.draw(n, epochs, seeds)
+        return cls(x, y, has_ref, shuffle, circle, rows, columns, there, band, weights, mates)
 
     def deal(self, epoch: Tensor) -> Dealt:
         """The sources in the order of an epoch, for `take` to cut batches out of."""

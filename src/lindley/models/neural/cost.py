@@ -120,12 +120,8 @@ class _Cost(torch.autograd.Function):
         left, right = factors(of_both * x, y, rows, columns)
         total, by_left, by_right = _in_blocks(left, right, weights, any(ctx.needs_input_grad))
         if any(ctx.needs_input_grad):
-            by_x, by_row, by_y, by_column = (
-                by_left[..., :-2],
-                by_left[..., -2:-1],
-                by_right[..., :-2],
-                by_right[..., -1:],
-            )
+            by_x, by_row = by_left[..., :-2], by_left[..., -2:-1]
+            by_y, by_column = by_right[..., :-2], by_right[..., -1:]
             by_points = torch.empty_like(points)
             torch.mul(of_both, by_x, out=by_points[:, :n]).addcmul_(of_x * x, by_row, value=-1)
             torch.addcmul(by_y, of_y * y, by_column, value=-1, out=by_points[:, n:])

@@ -17,7 +17,7 @@ import torch
 from lindley.errors import LindleyError
 from lindley.llrs import Floats
 from lindley.models.blocks import one_thread
-from lindley.models.fitting import Fitted, History, Task, require_device
+from lindley.models.fitting import Fitted, History, Task, require_device, require_replicates
 from lindley.models.neural.batches import n_batches
 from lindley.models.neural.parameters import Architecture, Parameters
 from lindley.models.neural.program import Program, Progress, Training
@@ -131,12 +131,7 @@ def train(
             + (f" and a start of {numbers[-1]} runs" if start is not None else "")
             + ": there must be one of each per run (take_runs repeats or chooses runs)"
         )
-    for part in chain(train_parts, validate_parts):
-        if len(part.trace.source) < 2 or len(part.ref.source) < 1:
-            raise LindleyError(
-                "training needs at least two sources, one of them measured twice, in every training and validation part: "
-                f"got {len(part.trace.source)} sources, {len(part.ref.source)} of them measured twice"
-            )
+    require_replicates("training", chain(train_parts, validate_parts))
     groups = _groups(train_parts, training)
     finished = [0] * len(groups)
     best = [0.0] * len(groups)

@@ -338,9 +338,8 @@ def _ln_sum_of_all_pairs(
         own_rates, own_constant = [t[run, None] for t in rates], constant[run, None]
 
         def exact(x: Tensor, y: Tensor, rates: list[Tensor] = own_rates, constant: Tensor = own_constant) -> Tensor:
-            return _ln_sum([t[None] for t in ((x[:, None] - y) ** 2, x[:, None] ** 2, y[None] ** 2)], rates, constant)[
-                0
-            ]
+            squares = [t[None] for t in ((x[:, None] - y) ** 2, x[:, None] ** 2, y[None] ** 2)]
+            return _ln_sum(squares, rates, constant)[0]
 
         own_y = y[run, 0]
 

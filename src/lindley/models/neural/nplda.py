@@ -53,7 +53,7 @@ from lindley.errors import LindleyError
 from lindley.models.adam import Adam
 from lindley.models.between import AxisLaw, NormalBetween, Scatter, coupled
 from lindley.models.classical import fit_classical
-from lindley.models.fitting import Fitted, History, Task, require_device
+from lindley.models.fitting import Fitted, History, Task, require_device, require_replicates
 from lindley.models.neural.batches import MateWeights
 from lindley.models.two_level import TwoLevel, map_tensors
 from lindley.table.splits import Part
@@ -145,12 +145,7 @@ def train(task: Task) -> tuple[TwoLevel, History]:
     epochs, seeds = int(task.options.get("epochs", EPOCHS)), task.seeds
     if not len(task.learn) == len(task.validate) == len(seeds):
         raise ValueError(f"{len(task.learn)} training parts, {len(task.validate)} validation parts, {len(seeds)} seeds")
-    for part in (*task.learn, *task.validate):
-        if len(part.trace.source) < 2 or len(part.ref.source) < 1:
-            raise LindleyError(
-                "neural PLDA needs at least two sources, one of them measured twice, in every training and validation part: "
-                f"got {len(part.trace.source)} sources, {len(part.ref.source)} of them measured twice"
-            )
+    require_replicates("neural PLDA", (*task.learn, *task.validate))
     start = fit_classical(task.learn, "normal").map(lambda t: t.to(task.device))
     weights = _Weights.zero(start)
     learn, validate = (_Items.of(parts, start.centre) for parts in (task.learn, task.validate))

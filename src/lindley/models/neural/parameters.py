@@ -139,21 +139,17 @@ class MixtureBetween(AxisLaw):
         self, axis: int, x: Tensor, y: Tensor, d: Tensor, e: Tensor, scatter: Scatter | None = None
     ) -> tuple[Tensor, Tensor]:
         """The sums in the formula of the class."""
-        joint, trace, ref = [], [], []
-        for k in range(self.means.shape[1]):
-            mean, b, ln_w = (t[:, k, axis, None, None] for t in (self.means, self.var, self.ln_weights))
-            u, v = x - mean, y - mean
-            delta = b * d + b * e + d * e
-            # (b+e)u² + (b+d)v² − 2buv as a sum of squares, which cannot cancel.
-            squares = b * (u - v) ** 2 + e * u**2 + d * v**2
-            joint.append(ln_w - 0.5 * (squares / delta + delta.log() + 2 * LN_2PI))
-            trace.append(ln_w - 0.5 * (u**2 / (b + d) + (b + d).log() + LN_2PI))
-            ref.append(ln_w - 0.5 * (v**2 / (b + e) + (b + e).log() + LN_2PI))
-        return _ln_sum(joint) - _ln_sum(ref), _ln_sum(trace)
-
-
-def _ln_sum(terms: list[Tensor]) -> Tensor:
-    return torch.logsumexp(torch.stack(terms), 0)
+        mean, b, ln_w = (t[:, :, axis, None, None] for t in (self.means, self.var, self.ln_weights))
+        u, v, d, e = x[:, None] - mean, y[:, None] - mean, d[:, None], e[:, None]  # (run, component, i, j)
+        delta = b * d + b * e + d * e
+        # (b+e)u² + (b+d)v² − 2buv as a sum of squares, which cannot cancel.
+        squares = b * (u - v) ** 2 + e * u**2 + d * v**2
+        joint = torch.logsumexp(ln_w - 0.5 * (squares / delta + delta.log() + 2 * LN_2PI), 1)
+        trace, ref = (
+            torch.logsumexp(ln_w - 0.5 * (each**2 / total + total.log() + LN_2PI), 1)
+            for each, total in ((u, b + d), (v, b + e))
+        )
+        return joint - ref, trace
 
 
 @dataclass(frozen=True)
