@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -93,11 +93,25 @@ def _by_weasyprint(weasyprint: Any, page: str, attached: str | None) -> bytes:
     logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # it tells of every rule that is for browsers
     document = weasyprint.HTML(string=_SCRIPTS.sub("", page), url_fetcher=URLFetcher(allowed_protocols=("data",)))
     inside = []
+    long_ago = datetime(2000, 1, 1, tzinfo=UTC)  # else the same page gives another file every second
     if attached is not None:
-        long_ago = datetime(2000, 1, 1, tzinfo=UTC)  # else the same page gives another file every second
         dates = {"created": long_ago, "modified": long_ago}
         inside = [weasyprint.Attachment(string=page, name=attached, description="The page of this report", **dates)]
-    return bytes(document.write_pdf(attachments=inside))
+    with _environment("SOURCE_DATE_EPOCH", f"{long_ago.timestamp():.0f}"):  # of fonts, where fontTools makes them smaller
+        return bytes(document.write_pdf(attachments=inside))
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for a while."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 def _by_browser(browser: str, page: str, attached: str | None) -> bytes:
