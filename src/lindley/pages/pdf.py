@@ -97,7 +97,9 @@ def _by_weasyprint(weasyprint: Any, page: str, attached: str | None) -> bytes:
     if attached is not None:
         dates = {"created": long_ago, "modified": long_ago}
         inside = [weasyprint.Attachment(string=page, name=attached, description="The page of this report", **dates)]
-    with _environment("SOURCE_DATE_EPOCH", f"{long_ago.timestamp():.0f}"):  # of fonts, where fontTools makes them smaller
+    with _environment(
+        "SOURCE_DATE_EPOCH", f"{long_ago.timestamp():.0f}"
+    ):  # of fonts, where fontTools makes them smaller
         return bytes(document.write_pdf(attachments=inside))
 
 
