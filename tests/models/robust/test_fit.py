@@ -198,11 +198,12 @@ def test_a_wild_measurement_changes_little() -> None:
 
 @short
 def test_independent_measurements_of_an_item_are_found_to_share_little() -> None:
-    """Pairs of two measurements each tell so; where there are none, the prior has its say."""
+    """Pairs of two measurements each tell so; where there are none, g is that of the prior, and none are all wrong together."""
     values = table(60, 3, 4, noise=1.0, tails=1e6)
-    shared = [float(values_of(fit_robust([part_of(v)]).model.scalars)["shared"]) for v in (values, values[:, :2])]
-    assert shared[1] == pytest.approx(SCALARS[11].start)
-    assert shared[0] < 0.1
+    found = [values_of(fit_robust([part_of(v)]).model.scalars) for v in (values, values[:, :2])]
+    assert float(found[1]["shared"]) == pytest.approx(SCALARS[11].start)
+    assert float(found[0]["shared"]) < 0.1
+    assert float(found[1]["steady"]) < 1e-20 < 1e-6 < float(found[0]["steady"])
 
 
 def test_near_the_truth_on_a_normal_population() -> None:

@@ -62,8 +62,8 @@ SD_OF_WEIGHTS, ENOUGH = 2.0, 1e-4
 """Of the normal prior of the ln weights of members; and a step that changes −ln posterior by a smaller share is the last."""
 BEGIN = {"width": -1.7, "heavy": -3.0}
 """Fitted forms of h and η where a search begins: from small ones it finds large ones; LRs at their bounds have no gradient."""
-MOST_SEARCHED, PRIOR_MATES = 2000, 0.3
-"""Sources that are searched with; pairs of mates that each way to be related is thought to have been seen in before."""
+MOST_SEARCHED, PRIOR_MATES, NEVER = 2000, 0.3, -60.0
+"""Sources that are searched with; pairs of mates that each way is thought to have been seen in; fitted form of no chance."""
 ALL_STEPS, WORTH_WORKERS = 40, 4
 """About as many trials as a fit has, for the progress; and runs from which on worker processes do them."""
 
@@ -89,6 +89,7 @@ class Found:
     theta: Tensor  # (scalar,)
     members: tuple[Member, ...]
     of_mates: Tensor  # how often mates are related, in each of the `WAYS` (way,)
+    several: bool  # whether there were held-out pairs of several measurements: without, σ_s is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +199,7 @@ class _Search:
         members, theta = self._pooled(members, theta)
         if start is None:  # it is what takes longest
             theta = self._learn_shared(members[:1], theta)
-        return Found(theta, members, self.of_mates)
+        return Found(theta, members, self.of_mates, bool(self.folds.sizes()) if start is None else start.several)
 
     def _pooled(self, members: tuple[Member, ...], theta: Tensor) -> tuple[tuple[Member, ...], Tensor]:
         """The members with the weights, and the scalars with the β and η, whose pool has the lowest cost."""
@@ -399,12 +400,13 @@ def _filled_up(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _one_run(coordinates: Coordinates, beside: TwoLevel, found: Found, mates: float | None) -> Robust:
-    """The model of one run."""
+    """Make the model of one run from what was found for it."""
     others = _related_of(values_of(found.theta))
     related = others[None] if mates is None else torch.stack([others, found.of_mates])
     share = torch.full((1, 1, 1), mates or 0.0, dtype=torch.float64)
     bases = tuple(map_tensors(basis_of(coordinates, member), lambda t: t[None]) for member in found.members)
-    return Robust(bases, beside, found.theta[None], related[None], share)
+    theta = found.theta if found.several else found.theta.index_fill(0, torch.tensor(NAMES.index("steady")), NEVER)
+    return Robust(bases, beside, theta[None], related[None], share)
 
 
 def _related_of(values: dict[str, Tensor]) -> Tensor:

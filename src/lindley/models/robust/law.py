@@ -72,14 +72,14 @@ class Seen:
     ln_scatter: Tensor  # ln p(S) (items,)
 
     def take(self, some: Tensor) -> Seen:
-        """Some of the items."""
+        """Select items by their indices (items,)."""
         squares = None if self.items.squares is None else self.items.squares[some]
         items = Items(self.items.mean[some], self.items.number, squares)
         return Seen(items, self.ln_p[:, some], self.ln_scatter[some])
 
 
 class AllPairs:
-    """Every trace with every ref."""
+    """Pair every trace with every ref."""
 
     def blocks(self, x: Tensor, y: Tensor, number: int) -> Iterator[tuple[Tensor, Tensor, tuple[Tensor, ...]]]:
         """Pairs whose weight e^(x + y) may matter, about so many at a time: their traces, their refs, and their places."""
@@ -102,7 +102,7 @@ class AllPairs:
 
 
 class GivenPairs:
-    """The first trace with the first ref, the second with the second."""
+    """Pair the first trace with the first ref, the second with the second."""
 
     def blocks(self, x: Tensor, y: Tensor, number: int) -> Iterator[tuple[Tensor, Tensor, tuple[Tensor, ...]]]:
         """Pairs whose weight e^(x + y) may matter, so many at a time, three times."""

@@ -332,10 +332,7 @@ class Run:
         return torch.minimum(found, self.related[1]) if replicated else found
 
     def ln_mixtures(self, ln_ways: Tensor, numbers: tuple[int, int], *, replicated: bool) -> tuple[Tensor, Tensor]:
-        """ln of numerator and denominator of the LR of pairs, of M and N measurements that are seen of them.
-
-        ``replicated``: both items were measured more than once.
-        """
+        """ln of numerator and denominator of the LR of pairs, of which M and N measurements are seen; as for `wrong`."""
         v, wrong = self.values, self.wrong(numbers, replicated=replicated)
         ln_wrong = torch.stack([1 - wrong - v["foreign"], wrong, v["foreign"]]).log()
         same = ln_ways[[0, 1, -1]] + ln_wrong.reshape(-1, *(1,) * (ln_ways.dim() - 1))
